@@ -1,0 +1,41 @@
+"""Hindsight learning: agents for goal-directed tasks with sparse rewards learn from the goals they reached instead.
+
+    import hindsight
+
+    run = hindsight.train("FetchReach-v4", seed=1)
+    policy = hindsight.load(run.path)
+    action = policy(observation)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hindsight.envs  # noqa: F401  (registers hindsight/* with Gymnasium)
+from hindsight.errors import HindsightError
+
+if TYPE_CHECKING:
+    from hindsight.envs.make import Env, EnvFactory
+    from hindsight.training.policy import Policy
+    from hindsight.training.run import Run
+
+__version__ = "0.1.0"
+__all__ = ["HindsightError", "load", "train"]
+
+
+# JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
+
+
+def train(env: str | Env | EnvFactory, **options: Any) -> Run:
+    """Train on a goal env; see `hindsight.api.train` for the options."""
+    from hindsight import api
+
+    return api.train(env, **options)
+
+
+def load(run: str | Path) -> Policy:
+    """The policy of a run directory: `action = policy(observation)` for one dict observation, or a batch of them."""
+    from hindsight import api
+
+    return api.load(run)

@@ -1,0 +1,170 @@
+"""Deep deterministic policy gradient (Lillicrap et al., 2015), as the HER reference uses it: losses, update, act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.shapes import Shapes
+from hindsight.config import DDPGConfig
+from hindsight.networks import MLP, Params, average
+from hindsight.normalizer import Scale, normalize
+from hindsight.replay.replay import Batch
+
+
+class DDPGState(NamedTuple):
+    """All that learning changes."""
+
+    actor: Params
+    critic: Params
+    target_actor: Params
+    target_critic: Params
+    actor_optimizer: Any
+    critic_optimizer: Any
+    updates: jax.Array
+
+
+@dataclass(frozen=True)
+class DDPG:
+    """Settings and env sizes in; pure functions of `DDPGState` out."""
+
+    config: DDPGConfig
+    shapes: Shapes
+
+    @property
+    def _actor(self) -> MLP:
+        return MLP(self.config.hidden, self.shapes.actions.dim, self.config.layer_norm)
+
+    @property
+    def _critic(self) -> MLP:
+        return MLP(self.config.hidden, 1, self.config.layer_norm)
+
+    def init(self, key: jax.Array) -> DDPGState:
+        actor_key, critic_key = jax.random.split(key)
+        inputs = self.shapes.observation + self.shapes.goal
+        actor = self._actor.init(actor_key, jnp.zeros((1, inputs)))
+        critic = self._critic.init(critic_key, jnp.zeros((1, inputs + self.shapes.actions.dim)))
+        adam = optax.scale_by_adam()
+        copy = partial(jax.tree.map, jnp.copy)
+        return DDPGState(
+            actor, critic, copy(actor), copy(critic), adam.init(actor), adam.init(critic), jnp.zeros((), jnp.int32)
+        )
+
+    def _inputs(self, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+        return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
+
+    def policy(self, actor: Params, inputs: jax.Array) -> jax.Array:
+        """Actions in [-1, 1]."""
+        return jnp.tanh(self._actor.apply(actor, inputs))
+
+    def value(self, critic: Params, inputs: jax.Array, action: jax.Array) -> jax.Array:
+        """Q of actions in [-1, 1]."""
+        return self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))[..., 0]
+
+    def critic_loss(
+        self, critic: Params, state: DDPGState, scale: Scale, batch: Batch
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Mean squared TD error; also the TD errors [B] and values [B]."""
+        next_inputs = self._inputs(scale, batch.next_observation, batch.goal)
+        next_action = self.policy(state.target_actor, next_inputs)
+        next_value = self.value(state.target_critic, next_inputs, next_action)
+        returns = self.shapes.returns if self.config.clip_target else None
+        target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
+        inputs = self._inputs(scale, batch.observation, batch.goal)
+        value = self.value(critic, inputs, self._to_unit(batch.action))
+        td_error = jax.lax.stop_gradient(target) - value
+        return jnp.mean(td_error**2), (td_error, value)
+
+    def actor_loss(
+        self, actor: Params, state: DDPGState, scale: Scale, batch: Batch
+    ) -> tuple[jax.Array, jax.Array]:
+        """-Q(s||g, pi(s||g)) + action_l2 |pi|^2, averaged; also the mean absolute action."""
+        inputs = self._inputs(scale, batch.observation, batch.goal)
+        action = self.policy(actor, inputs)
+        value = self.value(state.critic, inputs, action)
+        return -jnp.mean(value) + self.config.action_l2 * jnp.mean(action**2), jnp.mean(jnp.abs(action))
+
+    @partial(jax.jit, static_argnums=0, donate_argnums=1)
+    def update(
+        self, state: DDPGState, scale: Scale, batches: Batch, learning_rates: tuple[float, float]
+    ) -> tuple[DDPGState, jax.Array, dict[str, jax.Array]]:
+        """One update per batch of `batches` [U, B, ...]; TD errors [U, B] and mean metrics."""
+
+        def step(state: DDPGState, batch: Batch) -> tuple[DDPGState, tuple[jax.Array, dict[str, jax.Array]]]:
+            (critic_loss, (td_error, value)), critic_gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(
+                state.critic, state, scale, batch
+            )
+            (actor_loss, action), actor_gradient = jax.value_and_grad(self.actor_loss, has_aux=True)(
+                state.actor, state, scale, batch
+            )
+            actor, actor_optimizer = adam_step(state.actor, actor_gradient, state.actor_optimizer, learning_rates[0])
+            critic, critic_optimizer = adam_step(
+                state.critic, critic_gradient, state.critic_optimizer, learning_rates[1]
+            )
+            updates = state.updates + 1
+            keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
+            target_actor = average(state.target_actor, actor, keep)
+            target_critic = average(state.target_critic, critic, keep)
+            metrics = {
+                "critic_loss": critic_loss,
+                "actor_loss": actor_loss,
+                "q_mean": jnp.mean(value),
+                "q_min": jnp.min(value),
+                "q_max": jnp.max(value),
+                "td_error": jnp.mean(jnp.abs(td_error)),
+                "action_size": action,
+            }
+            state = DDPGState(actor, critic, target_actor, target_critic, actor_optimizer, critic_optimizer, updates)
+            return state, (td_error, metrics)
+
+        state, (td_errors, metrics) = jax.lax.scan(step, state, batches)
+        return state, td_errors, jax.tree.map(jnp.mean, metrics)
+
+    def learning_rates(self, progress: float) -> tuple[float, float]:
+        return self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress)
+
+    def actor_parameters(self, state: DDPGState) -> Params:
+        """The parameters that choose actions."""
+        return state.actor
+
+    @partial(jax.jit, static_argnums=0)
+    def act(self, actor: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+        """Greedy actions [n, a] in the env's range."""
+        return self._to_env(self.policy(actor, self._inputs(scale, observation, goal)))
+
+    def exploration(self, progress: float) -> tuple[float, float]:
+        return self.config.noise(progress), self.config.random_actions(progress)
+
+    @partial(jax.jit, static_argnums=0)
+    def explore(
+        self,
+        actor: Params,
+        scale: Scale,
+        observation: jax.Array,
+        goal: jax.Array,
+        exploration: tuple[float, float],
+        key: jax.Array,
+        call: int,
+    ) -> jax.Array:
+        """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones."""
+        noise, random_share = exploration
+        noise_key, random_key, choice_key = jax.random.split(jax.random.fold_in(key, call), 3)
+        action = self.policy(actor, self._inputs(scale, observation, goal))
+        noisy = jnp.clip(action + noise * jax.random.normal(noise_key, action.shape), -1.0, 1.0)
+        random = jax.random.uniform(random_key, action.shape, minval=-1.0, maxval=1.0)
+        chosen = jax.random.uniform(choice_key, (len(action), 1)) < random_share
+        return self._to_env(jnp.where(chosen, random, noisy))
+
+    def _to_env(self, action: jax.Array) -> jax.Array:
+        low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
+        return low + (action + 1.0) * 0.5 * (high - low)
+
+    def _to_unit(self, action: jax.Array) -> jax.Array:
+        low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
+        return (action - low) / (high - low) * 2.0 - 1.0

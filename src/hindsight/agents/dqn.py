@@ -1,0 +1,125 @@
+"""Deep Q-learning (Mnih et al., 2015), double by default (van Hasselt et al., 2016): loss, update, act."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.shapes import Shapes
+from hindsight.config import DQNConfig
+from hindsight.networks import MLP, Params, average
+from hindsight.normalizer import Scale, normalize
+from hindsight.replay.replay import Batch
+
+
+class DQNState(NamedTuple):
+    """All that learning changes."""
+
+    network: Params
+    target: Params
+    optimizer: Any
+    updates: jax.Array
+
+
+@dataclass(frozen=True)
+class DQN:
+    """Settings and env sizes in; pure functions of `DQNState` out."""
+
+    config: DQNConfig
+    shapes: Shapes
+
+    @property
+    def _network(self) -> MLP:
+        return MLP(self.config.hidden, self.shapes.actions.choices, self.config.layer_norm)
+
+    def init(self, key: jax.Array) -> DQNState:
+        network = self._network.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))
+        target = jax.tree.map(jnp.copy, network)
+        return DQNState(network, target, optax.scale_by_adam().init(network), jnp.zeros((), jnp.int32))
+
+    def values(self, network: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+        """Q of every action [n, choices]."""
+        inputs = normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
+        return self._network.apply(network, inputs)  # type: ignore[return-value]
+
+    def loss(
+        self, network: Params, state: DQNState, scale: Scale, batch: Batch
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        """Mean Huber loss of the TD errors; also the TD errors [B] and values [B]."""
+        next_values = self.values(state.target, scale, batch.next_observation, batch.goal)
+        choosing = next_values
+        if self.config.double:
+            choosing = self.values(state.network, scale, batch.next_observation, batch.goal)
+        next_value = _pick(next_values, jnp.argmax(choosing, axis=-1))
+        returns = self.shapes.returns if self.config.clip_target else None
+        target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
+        value = _pick(self.values(network, scale, batch.observation, batch.goal), batch.action)
+        td_error = jax.lax.stop_gradient(target) - value
+        return jnp.mean(optax.losses.huber_loss(td_error)), (td_error, value)
+
+    @partial(jax.jit, static_argnums=0, donate_argnums=1)
+    def update(
+        self, state: DQNState, scale: Scale, batches: Batch, learning_rate: float
+    ) -> tuple[DQNState, jax.Array, dict[str, jax.Array]]:
+        """One update per batch of `batches` [U, B, ...]; TD errors [U, B] and mean metrics."""
+
+        def step(state: DQNState, batch: Batch) -> tuple[DQNState, tuple[jax.Array, dict[str, jax.Array]]]:
+            (loss, (td_error, value)), gradient = jax.value_and_grad(self.loss, has_aux=True)(
+                state.network, state, scale, batch
+            )
+            network, optimizer = adam_step(state.network, gradient, state.optimizer, learning_rate)
+            updates = state.updates + 1
+            keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
+            metrics = {
+                "critic_loss": loss,
+                "q_mean": jnp.mean(value),
+                "q_min": jnp.min(value),
+                "q_max": jnp.max(value),
+                "td_error": jnp.mean(jnp.abs(td_error)),
+            }
+            return DQNState(network, average(state.target, network, keep), optimizer, updates), (td_error, metrics)
+
+        state, (td_errors, metrics) = jax.lax.scan(step, state, batches)
+        return state, td_errors, jax.tree.map(jnp.mean, metrics)
+
+    def learning_rates(self, progress: float) -> float:
+        return self.config.learning_rate(progress)
+
+    def actor_parameters(self, state: DQNState) -> Params:
+        """The parameters that choose actions."""
+        return state.network
+
+    @partial(jax.jit, static_argnums=0)
+    def act(self, network: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+        """Greedy actions [n]."""
+        return jnp.argmax(self.values(network, scale, observation, goal), axis=-1)
+
+    def exploration(self, progress: float) -> float:
+        return self.config.random_actions(progress)
+
+    @partial(jax.jit, static_argnums=0)
+    def explore(
+        self,
+        network: Params,
+        scale: Scale,
+        observation: jax.Array,
+        goal: jax.Array,
+        epsilon: float,
+        key: jax.Array,
+        call: int,
+    ) -> jax.Array:
+        """Greedy actions, or, for a share epsilon of the rows, uniformly random ones."""
+        random_key, choice_key = jax.random.split(jax.random.fold_in(key, call))
+        greedy = self.act(network, scale, observation, goal)
+        random = jax.random.randint(random_key, greedy.shape, 0, self.shapes.actions.choices)
+        return jnp.where(jax.random.uniform(choice_key, greedy.shape) < epsilon, random, greedy)
+
+
+def _pick(values: jax.Array, actions: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(values, actions[..., None], axis=-1)[..., 0]

@@ -1,0 +1,98 @@
+"""Training and loading from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from hindsight.config import TrainConfig, with_settings
+from hindsight.envs.batch import EnvBatch, make_batch
+from hindsight.envs.contract import GoalEnvSpec, inspect
+from hindsight.envs.make import Env, EnvFactory, factory
+from hindsight.errors import HindsightError
+from hindsight.presets import preset
+from hindsight.training.console import Display
+from hindsight.training.off_policy import Progress, train_off_policy
+from hindsight.training.policy import Policy
+from hindsight.training.run import Run, RunWriter
+
+Callback = Callable[[Progress], bool | None]
+"""Called after every cycle; return True to stop the training."""
+Logger = Callable[[dict[str, float], int], Any]
+"""Called after every cycle with the metrics and the env step, as `wandb.log` is."""
+
+
+def train(
+    env: str | Env | EnvFactory,
+    *,
+    run_dir: str | Path | None = None,
+    config: TrainConfig | None = None,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Run:
+    """Train on a goal env and return the run.
+
+    `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
+    Settings are those of `TrainConfig`, over the env's preset or over `config`: `seed=1`, `agent={"gamma": 0.95}`,
+    or by dotted name, `**{"replay.replay_k": 8}`.
+    """
+    env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
+    time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)
+    make_env = factory(env, env_kwargs)
+    spec = describe(env, make_env, time_limit)
+    if config is None:
+        config = preset(spec.id, spec.actions.discrete, spec.horizon, env_kwargs)
+    if isinstance(env, gym.Env):
+        settings = {"num_envs": 1, "workers": 0} | settings
+        if settings["num_envs"] != 1:
+            raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
+    config = with_settings(config, settings)
+    return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)
+
+
+def describe(env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_steps: int | None = None) -> GoalEnvSpec:
+    """Check the goal-env contract on one env and describe it."""
+    return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
+
+
+def train_config(
+    config: TrainConfig,
+    spec: GoalEnvSpec,
+    make_env: EnvFactory,
+    run_dir: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Train with a complete config. An interrupt leaves a usable run directory, and is raised again."""
+    envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.workers)
+    run = Run.create(config, run_dir)
+    writer = RunWriter(run)
+    status = "failed"
+    try:
+        with Display(config, quiet) as display:
+            for progress in train_off_policy(config, spec, envs):
+                writer.write(progress)
+                display.show(progress)
+                if logger is not None:
+                    logger(dict(progress.metrics), progress.step)
+                if any([callback(progress) for callback in callbacks]):
+                    break
+        status = "finished" if progress.done else "stopped"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    finally:
+        writer.close(status)
+        envs.close()
+    return run
+
+
+def load(run: str | Path) -> Policy:
+    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
+    return Policy.load(Path(run))

@@ -1,0 +1,65 @@
+"""The collector: plays whole episodes with a policy and returns them as `Episodes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hindsight.envs.batch import EnvBatch, Frame
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.episodes import Episodes
+from hindsight.types import Array, Floats
+
+Act = Callable[[Floats, Floats], Array]
+"""(observation features [n, o], goal features [n, g]) -> actions [n, a], or [n] if discrete."""
+
+
+class Collector:
+    """Plays one episode per seed, `envs.num_envs` at a time."""
+
+    def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
+        self.envs = envs
+        self.spec = spec
+
+    def collect(self, act: Act, seeds: Sequence[int]) -> Episodes:
+        size = self.envs.num_envs
+        return Episodes.concatenate([self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)])
+
+    def _round(self, act: Act, seeds: Sequence[int]) -> Episodes:
+        n, horizon, spec = len(seeds), self.spec.horizon, self.spec
+        frame = self.envs.reset(seeds)
+        goal = spec.goal(frame.desired_goal)
+        observation = np.zeros((n, horizon + 1, spec.observation.dim), np.float32)
+        achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), frame.achieved_goal.dtype)
+        action = np.zeros((n, horizon) if spec.actions.discrete else (n, horizon, spec.actions.dim), _dtype(spec))
+        reward = np.zeros((n, horizon), np.float32)
+        terminated, success = np.zeros((n, horizon), np.bool_), np.zeros((n, horizon), np.bool_)
+        length = np.full(n, horizon, np.int64)
+        desired = frame.desired_goal
+        observation[:, 0], achieved[:, 0] = spec.observation(frame.observation), frame.achieved_goal
+        for t in range(horizon):
+            alive = ~_ended(frame)
+            action[:, t] = act(observation[:, t], goal)
+            frame = self.envs.step(action[:, t])
+            observation[:, t + 1], achieved[:, t + 1] = spec.observation(frame.observation), frame.achieved_goal
+            reward[alive, t] = frame.reward[alive]
+            terminated[alive, t] = frame.terminated[alive]
+            success[alive, t] = frame.success[alive]
+            length[alive & _ended(frame)] = t + 1
+            if _ended(frame).all():
+                break
+        return Episodes(observation, achieved, desired, action, reward, terminated, success, length)
+
+
+def _ended(frame: Frame) -> Array:
+    return frame.terminated | frame.truncated
+
+
+def _dtype(spec: GoalEnvSpec) -> type:
+    return np.int64 if spec.actions.discrete else np.float32
+
+
+def episode_seeds(seed: int, stream: int, first: int, count: int) -> list[int]:
+    """Reset seeds of the episodes `first` to `first + count` of one of a run's streams (training, evaluation, ...)."""
+    return [int(np.random.SeedSequence((seed, stream, i)).generate_state(1)[0] >> 1) for i in range(first, first + count)]

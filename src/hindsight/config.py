@@ -1,0 +1,273 @@
+"""Every setting of a training, as frozen dataclasses. `config.json` of a run holds exactly these."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Suppress
+
+from hindsight.errors import HindsightError, nearest
+from hindsight.schedules import Schedule
+
+
+def _constant(value: float) -> Schedule:
+    return Schedule("constant", (value,))
+
+
+@dataclass(frozen=True)
+class DDPGConfig:
+    """Deep deterministic policy gradient, for continuous actions."""
+
+    method: Literal["ddpg"] = "ddpg"
+    hidden: tuple[int, ...] = (256, 256, 256)
+    """Widths of the hidden layers of actor and critic."""
+    layer_norm: bool = False
+    """Normalise every hidden layer."""
+    gamma: float | None = None
+    """Discount; 1 - 1/T of the env's time limit T if not given."""
+    actor_learning_rate: Schedule = _constant(1e-3)
+    critic_learning_rate: Schedule = _constant(1e-3)
+    target_average: float = 0.95
+    """What the target networks keep of themselves at each averaging."""
+    target_every: int = 10
+    """Updates between two averagings of the target networks."""
+    action_l2: float = 1.0
+    """Weight of the mean squared action in the actor's loss."""
+    clip_target: bool = True
+    """Clip targets to the returns that the env's sparse reward allows, as [-1/(1-gamma), 0]."""
+    normalize: bool = True
+    """Normalise observations and goals by their running mean and deviation."""
+    clip_observation: float = 200.0
+    clip_normalized: float = 5.0
+    normalizer_epsilon: float = 0.01
+    """Smallest deviation the normaliser divides by."""
+    noise: Schedule = _constant(0.2)
+    """Deviation of the Gaussian exploration noise, as a share of half the action range."""
+    random_actions: Schedule = _constant(0.3)
+    """Share of actions drawn uniformly at random while exploring."""
+
+
+@dataclass(frozen=True)
+class DQNConfig:
+    """Deep Q-learning, for discrete actions."""
+
+    method: Literal["dqn"] = "dqn"
+    hidden: tuple[int, ...] = (256, 256)
+    layer_norm: bool = False
+    double: bool = True
+    """Choose the next action by the online network and value it by the target network."""
+    gamma: float | None = None
+    """Discount; 1 - 1/T of the env's time limit T if not given."""
+    learning_rate: Schedule = _constant(1e-3)
+    target_average: float = 0.95
+    target_every: int = 10
+    clip_target: bool = True
+    normalize: bool = True
+    clip_observation: float = 200.0
+    clip_normalized: float = 5.0
+    normalizer_epsilon: float = 0.01
+    random_actions: Schedule = Schedule("linear", (0.5, 0.05, 0.5))
+    """Share of actions drawn uniformly at random while exploring (epsilon)."""
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What is stored and what is replayed."""
+
+    capacity: int = 1_000_000
+    """Stored transitions."""
+    goals: Literal["future", "final", "episode", "random"] = "future"
+    """Which achieved goals stand in for the desired one."""
+    replay_k: Schedule = _constant(4.0)
+    """Alternate goals per actual goal: k/(1+k) of every batch is relabelled. 0 turns hindsight off."""
+    moved_share: float = 0.0
+    """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
+    moved_threshold: float = 0.01
+    """How far it must have moved (in the goal's own unit)."""
+    replace_met: float = 0.0
+    """Probability that a relabel whose goal is met before the step gives way to another episode's desired goal."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training of an off-policy learner with hindsight replay."""
+
+    env: Annotated[str, Suppress]
+    """Gymnasium id of a goal env; `module:Name-v0` imports the module first."""
+    env_kwargs: Annotated[dict[str, Any], Suppress] = field(default_factory=dict)
+    """Arguments for the env's constructor. On the command line: --env.NAME VALUE."""
+    seed: int = 0
+    """The same seed gives the same bytes."""
+    steps: int = 100_000
+    """Env steps to train for."""
+    num_envs: int = 8
+    """Episodes simulated side by side."""
+    episodes_per_cycle: int = 8
+    """Episodes collected before each round of updates."""
+    updates_per_cycle: int = 40
+    """Updates of the learner after each collection."""
+    batch_size: int = 256
+    """Transitions per update."""
+    eval_every: int = 10
+    """Cycles between two evaluations."""
+    eval_episodes: int = 50
+    """Greedy episodes per evaluation."""
+    max_episode_steps: int | None = None
+    """Time limit, for envs that have none of their own."""
+    workers: int | None = None
+    """Processes that simulate; 0 for none; chosen by the cost of a step if not given. Results do not depend on it."""
+    agent: DDPGConfig | DQNConfig = field(default_factory=DDPGConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+_AT_LEAST_ONE = (
+    "steps",
+    "num_envs",
+    "episodes_per_cycle",
+    "updates_per_cycle",
+    "batch_size",
+    "eval_every",
+    "eval_episodes",
+    "max_episode_steps",
+    "agent.target_every",
+    "replay.capacity",
+)
+_NOT_NEGATIVE = (
+    "seed",
+    "workers",
+    "agent.noise",
+    "agent.action_l2",
+    "agent.actor_learning_rate",
+    "agent.critic_learning_rate",
+    "agent.learning_rate",
+    "replay.replay_k",
+    "replay.moved_threshold",
+)
+_POSITIVE = ("agent.clip_observation", "agent.clip_normalized", "agent.normalizer_epsilon")
+_SHARES = ("agent.target_average", "agent.random_actions", "replay.moved_share", "replay.replace_met")
+
+
+def _check(config: TrainConfig) -> None:
+    """Raise HindsightError naming the first setting that is out of range."""
+    ranges = (
+        (_AT_LEAST_ONE, lambda x: x >= 1, "at least 1"),
+        (_NOT_NEGATIVE, lambda x: x >= 0, "0 or more"),
+        (_POSITIVE, lambda x: x > 0, "more than 0"),
+        (_SHARES, lambda x: 0 <= x <= 1, "between 0 and 1"),
+        (("agent.gamma",), lambda x: 0 <= x < 1, "at least 0 and below 1"),
+    )
+    values = flatten(config)
+    for names, valid, text in ranges:
+        for name in names:
+            value = values.get(name)
+            numbers = value.bounds() if isinstance(value, Schedule) else (value,)
+            if any(x is not None and not (math.isfinite(x) and valid(x)) for x in numbers):
+                raise HindsightError(f"setting {name} must be {text}, got {value}")
+    hidden = config.agent.hidden
+    if not hidden or min(hidden) < 1:
+        raise HindsightError(f"setting agent.hidden must be one or more positive widths, got {hidden}")
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """All settings by dotted name, as `agent.gamma`."""
+    flat: dict[str, Any] = {}
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, Schedule):
+            flat |= flatten(value, f"{prefix}{f.name}.")
+        else:
+            flat[prefix + f.name] = value
+    return flat
+
+
+def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """A copy with some settings changed: by dotted name, or nested as {"agent": {"gamma": 0.95}}."""
+    flat = flatten(config)
+    changes: dict[str, dict[str, Any]] = {"": {}, "agent": {}, "replay": {}}
+    for name, value in _dotted(settings).items():
+        if name not in flat:
+            raise HindsightError(f"unknown setting {name!r}.{nearest(name, flat)}")
+        group, _, leaf = name.rpartition(".")
+        changes[group][leaf] = _typed(name, flat[name], value)
+    try:
+        return dataclasses.replace(
+            config,
+            agent=dataclasses.replace(config.agent, **changes["agent"]),
+            replay=dataclasses.replace(config.replay, **changes["replay"]),
+            **changes[""],
+        )
+    except TypeError as error:
+        raise HindsightError(f"bad setting: {error}") from None
+
+
+def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in ("agent", "replay") and isinstance(value, Mapping):
+            flat |= {f"{name}.{leaf}": inner for leaf, inner in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+_CHOICES = {"replay.goals": ("future", "final", "episode", "random"), "agent.method": ("ddpg", "dqn")}
+_OPTIONAL = ("agent.gamma", "max_episode_steps", "workers")
+_OPTIONAL_TYPES = {"agent.gamma": float, "max_episode_steps": int, "workers": int}
+
+
+def _typed(name: str, old: Any, value: Any) -> Any:
+    """`value` as the type of the setting, or an error that names the setting."""
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise HindsightError(f"setting {name} must be one of {', '.join(_CHOICES[name])}, got {value!r}")
+    if isinstance(old, Schedule):
+        return Schedule.parse(value)
+    if name in _OPTIONAL and value is None:
+        return None
+    kind = _OPTIONAL_TYPES.get(name, type(old))
+    if kind is tuple:
+        kind, value = tuple, tuple(value) if isinstance(value, list | tuple) else value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        raise HindsightError(f"setting {name} must be a {kind.__name__}, got {value!r}")
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, schedules and tuples as plain JSON values."""
+    if isinstance(value, Schedule):
+        return value.numbers[0] if value.kind == "constant" else str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def to_json(config: TrainConfig) -> dict[str, Any]:
+    """The config as plain JSON values, nested as the dataclasses are."""
+    result: dict[str, Any] = plain(config)
+    return result
+
+
+def agent_from_json(data: Mapping[str, Any]) -> DDPGConfig | DQNConfig:
+    """The agent settings that `plain` wrote."""
+    return from_json({"env": "", "agent": data}).agent
+
+
+def from_json(data: Mapping[str, Any]) -> TrainConfig:
+    """The config that `to_json` wrote; unknown names and wrong types are errors."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("env"), str):
+        raise HindsightError("not a Hindsight config: it has no 'env'")
+    method = data.get("agent", {}).get("method", "ddpg") if isinstance(data.get("agent", {}), Mapping) else None
+    if method not in AGENTS:
+        raise HindsightError(f"unknown method {method!r}: choose from {', '.join(AGENTS)}")
+    return with_settings(TrainConfig(env=data["env"], agent=AGENTS[method]()), data)
+
+
+AGENTS: dict[str, type[DDPGConfig] | type[DQNConfig]] = {"ddpg": DDPGConfig, "dqn": DQNConfig}

@@ -1,0 +1,187 @@
+"""Several envs stepped together, one episode each: in this process, or divided among worker processes.
+
+Every episode starts with `reset(seed=...)`, so what happens in it depends on its seed and actions only, never on which
+env object, process or order it ran in.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import cloudpickle
+import gymnasium as gym
+import numpy as np
+
+from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
+from hindsight.envs.make import EnvFactory
+from hindsight.errors import HindsightError
+from hindsight.types import Array, Bools, Floats
+
+
+@dataclass
+class Frame:
+    """What n envs show after a reset or a step. After an episode's end its row repeats."""
+
+    observation: Array  # [n, ...] as the env gives it
+    achieved_goal: Array
+    desired_goal: Array
+    reward: Floats  # [n]
+    terminated: Bools
+    truncated: Bools
+    success: Bools
+
+
+class EnvBatch(Protocol):
+    """Up to `num_envs` episodes at a time: `reset` with one seed per episode, then `step` until all have ended."""
+
+    num_envs: int
+
+    def reset(self, seeds: Sequence[int]) -> Frame: ...
+
+    def step(self, actions: Array) -> Frame: ...
+
+    def close(self) -> None: ...
+
+
+class LocalEnvs:
+    """Envs in this process, one after the other."""
+
+    def __init__(self, make_env: EnvFactory, num_envs: int, max_episode_steps: int) -> None:
+        self.num_envs = num_envs
+        self.max_episode_steps = max_episode_steps
+        self.envs = [make_env() for _ in range(num_envs)]
+        self.name = self.envs[0].spec.id if self.envs[0].spec else type(self.envs[0].unwrapped).__name__
+        self._rows: list[tuple[dict[str, Array], float, bool, bool, bool]] = []
+        self._steps = 0
+
+    def reset(self, seeds: Sequence[int]) -> Frame:
+        self._rows = []
+        self._steps = 0
+        for env, seed in zip(self.envs, seeds, strict=False):
+            observation, _ = env.reset(seed=int(seed))
+            check_finite(observation, self.name)
+            self._rows.append((observation, 0.0, False, False, False))
+        return self._frame()
+
+    def step(self, actions: Array) -> Frame:
+        self._steps += 1
+        for i, (env, action) in enumerate(zip(self.envs, actions, strict=False)):
+            _, _, terminated, truncated, _ = self._rows[i]
+            if not (terminated or truncated):
+                self._rows[i] = self._step_one(env, action)
+        return self._frame()
+
+    def _step_one(self, env: gym.Env[Any, Any], action: Any) -> tuple[dict[str, Array], float, bool, bool, bool]:
+        observation, reward, terminated, truncated, info = env.step(action)
+        check_finite(observation, self.name)
+        late = self._steps >= self.max_episode_steps
+        success = next((bool(info[key]) for key in SUCCESS_KEYS if key in info), None)
+        if success is None:
+            a, d = observation["achieved_goal"], observation["desired_goal"]
+            compute_reward = env.get_wrapper_attr("compute_reward")
+            success = bool(compute_reward(a, d, info) >= compute_reward(d, d, info))
+        return observation, float(reward), bool(terminated), bool(truncated or late), success
+
+    def _frame(self) -> Frame:
+        observations, reward, terminated, truncated, success = zip(*self._rows, strict=True)
+        return Frame(
+            *(np.stack([o[key] for o in observations]) for key in ("observation", "achieved_goal", "desired_goal")),
+            np.array(reward, np.float32),
+            *(np.array(x, np.bool_) for x in (terminated, truncated, success)),
+        )
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+
+class WorkerEnvs:
+    """Envs divided among worker processes, each of which steps its share in turn.
+
+    Workers are fresh interpreters (`python -m hindsight.envs.worker`), so scripts need no `__main__` guard, and no
+    thread of JAX is forked.
+    """
+
+    def __init__(self, make_env: EnvFactory, num_envs: int, max_episode_steps: int, workers: int) -> None:
+        self.num_envs = num_envs
+        sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(workers, num_envs))]
+        self._bounds = np.cumsum([0, *sizes])
+        self._pipes: list[Connection] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for size in sizes:
+            ours, theirs = Pipe()
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hindsight.envs.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                start_new_session=True,  # Ctrl-C belongs to the main process
+            )
+            theirs.close()
+            ours.send_bytes(cloudpickle.dumps((make_env, size, max_episode_steps)))
+            self._pipes.append(ours)
+            self._processes.append(process)
+        for i in range(len(self._pipes)):
+            self._receive(i)
+
+    def reset(self, seeds: Sequence[int]) -> Frame:
+        return self._call("reset", list(seeds))
+
+    def step(self, actions: Array) -> Frame:
+        return self._call("step", actions)
+
+    def _call(self, method: str, rows: Any) -> Frame:
+        used = [i for i, start in enumerate(self._bounds[:-1]) if start < len(rows)]
+        for i in used:
+            self._send(i, (method, rows[self._bounds[i] : self._bounds[i + 1]]))
+        frames = [self._receive(i) for i in used]
+        return Frame(*(np.concatenate(parts) for parts in zip(*frames, strict=True)))
+
+    def _send(self, i: int, message: Any) -> None:
+        try:
+            self._pipes[i].send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            self._died(i)
+
+    def _receive(self, i: int) -> Any:
+        try:
+            kind, value = self._pipes[i].recv()
+        except (EOFError, ConnectionResetError):
+            self._died(i)
+        if kind == "error":
+            raise HindsightError(value)
+        if kind == "crash":
+            raise RuntimeError(f"an env failed in a worker process:\n{value}")
+        return value
+
+    def _died(self, i: int) -> Any:
+        code = self._processes[i].wait()
+        raise RuntimeError(f"env worker process {i} ended unexpectedly with exit code {code}")
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+SLOW_STEP_SECONDS = 2e-4
+
+
+def make_batch(make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, workers: int | None) -> EnvBatch:
+    """`workers` processes; 0 means none; None takes one per core where a step costs more than talking to a process."""
+    if workers is None:
+        workers = (os.cpu_count() or 1) if spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1 else 0
+    if workers == 0:
+        return LocalEnvs(make_env, num_envs, spec.horizon)
+    return WorkerEnvs(make_env, num_envs, spec.horizon, workers)

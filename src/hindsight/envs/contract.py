@@ -1,0 +1,222 @@
+"""The goal-env contract: checks an env once, and from then on speaks for its rewards, goals and time limit."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from hindsight.envs.spaces import Features
+from hindsight.errors import HindsightError
+from hindsight.types import Array, Bools, Floats
+
+GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
+SUCCESS_KEYS = ("is_success", "success")
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The action space: `choices` discrete actions, or a box from `low` to `high` [dim]."""
+
+    choices: int = 0
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def discrete(self) -> bool:
+        return self.choices > 0
+
+    @property
+    def dim(self) -> int:
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class GoalEnvSpec:
+    """What a learner must know of a goal env: sizes, time limit, and the rewards and ends that relabelling recomputes."""
+
+    id: str
+    observation: Features
+    goal: Features
+    goal_dtype: np.dtype[Any]
+    actions: Actions
+    horizon: int
+    success_reward: float | None  # of a sparse, two-valued reward; None for any other
+    reward_bounds: tuple[float, float] | None  # the same, including 0
+    step_seconds: float = field(compare=False)
+    goal_reward: Callable[[Array, Array], Floats] = field(compare=False)
+    goal_terminated: Callable[[Array, Array], Bools] | None = field(compare=False)
+
+    def reached(self, achieved: Array, desired: Array) -> Bools:
+        """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as that of an exact hit."""
+        hit = self.goal_reward(desired, desired) if self.success_reward is None else self.success_reward
+        return self.goal_reward(achieved, desired) >= hit
+
+
+def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: int | None = None) -> GoalEnvSpec:
+    """Check `env` against the goal-env contract and describe it. Raises HindsightError saying what is missing."""
+    name = name or (env.spec.id if env.spec else type(env.unwrapped).__name__)
+    spaces = _goal_spaces(env, name)
+    actions = _actions(env.action_space, name)
+    horizon = _horizon(env, name, max_episode_steps)
+    reward = _method(env, "compute_reward")
+    if reward is None:
+        raise HindsightError(
+            f"{name} has no compute_reward(achieved_goal, desired_goal, info), which relabelling needs: "
+            "add it, or unwrap the wrapper that hides it"
+        )
+    achieved, desired, info, seconds = _probe(env, name, reward)
+    goal_reward = _batched(reward, achieved, desired, info, np.float32, f"{name}: compute_reward")
+    rewards = goal_reward(achieved, desired)
+    values = np.unique(rewards)
+    sparse = len(values) == 2
+    return GoalEnvSpec(
+        id=name,
+        observation=Features.of(spaces["observation"], f"{name}: observation"),
+        goal=Features.of(spaces["desired_goal"], f"{name}: desired_goal"),
+        goal_dtype=achieved.dtype,
+        actions=actions,
+        horizon=horizon,
+        success_reward=float(values[-1]) if sparse else None,
+        reward_bounds=(min(float(values[0]), 0.0), max(float(values[-1]), 0.0)) if sparse else None,
+        step_seconds=seconds,
+        goal_reward=goal_reward,
+        goal_terminated=_goal_terminated(env, achieved, desired, info, name),
+    )
+
+
+def _goal_spaces(env: gym.Env[Any, Any], name: str) -> gym.spaces.Dict:
+    space = env.observation_space
+    missing = [key for key in GOAL_KEYS if not isinstance(space, gym.spaces.Dict) or key not in space.spaces]
+    if missing:
+        raise HindsightError(
+            f"{name} is not a goal env: its observations lack {', '.join(missing)}. "
+            "Hindsight needs dict observations with observation, achieved_goal and desired_goal"
+        )
+    assert isinstance(space, gym.spaces.Dict)
+    if space["achieved_goal"].shape != space["desired_goal"].shape:
+        raise HindsightError(
+            f"{name}: achieved_goal has shape {space['achieved_goal'].shape} "
+            f"but desired_goal has {space['desired_goal'].shape}; they must agree"
+        )
+    return space
+
+
+def _actions(space: gym.Space[Any], name: str) -> Actions:
+    if isinstance(space, gym.spaces.Discrete):
+        if int(space.start) != 0:
+            raise HindsightError(f"{name}: discrete actions must start at 0, these start at {space.start}")
+        return Actions(choices=int(space.n))
+    if isinstance(space, gym.spaces.Box):
+        low, high = space.low.ravel(), space.high.ravel()
+        if len(space.shape) != 1 or not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise HindsightError(f"{name}: continuous actions must be one finite vector, got {space}")
+        return Actions(low=tuple(map(float, low)), high=tuple(map(float, high)))
+    raise HindsightError(f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported")
+
+
+def _horizon(env: gym.Env[Any, Any], name: str, max_episode_steps: int | None) -> int:
+    registered = env.spec.max_episode_steps if env.spec else None
+    own = getattr(env.unwrapped, "max_episode_steps", None) or getattr(env.unwrapped, "_max_episode_steps", None)
+    horizon = max_episode_steps or registered or own
+    wrapped: Any = env
+    while horizon is None and isinstance(wrapped, gym.Wrapper):
+        horizon = getattr(wrapped, "_max_episode_steps", None)
+        wrapped = wrapped.env
+    if not horizon:
+        raise HindsightError(f"{name} has no time limit: give one with --max-episode-steps")
+    return int(horizon)
+
+
+def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
+    """A method of the env, looked for through its wrappers."""
+    try:
+        method: Callable[..., Any] = env.get_wrapper_attr(name)
+    except AttributeError:
+        return None
+    return method
+
+
+def _probe(
+    env: gym.Env[Any, Any], name: str, compute_reward: Callable[..., Any]
+) -> tuple[Array, Array, dict[str, Any], float]:
+    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, an info, and seconds per step."""
+    rng = np.random.default_rng(0)
+    achieved, desired, seconds = [], [], []
+    info: dict[str, Any] = {}
+    for seed in range(3):
+        observation, _ = env.reset(seed=seed)
+        check_finite(observation, name)
+        for _ in range(2):
+            action = _random_action(env.action_space, rng)
+            start = time.perf_counter()
+            observation, reward, terminated, truncated, info = env.step(action)
+            seconds.append(time.perf_counter() - start)
+            check_finite(observation, name)
+            achieved.append(observation["achieved_goal"])
+            desired.append(observation["desired_goal"])
+            own = float(np.asarray(compute_reward(achieved[-1], desired[-1], info)))
+            if not np.isclose(own, float(reward), atol=1e-5):
+                warnings.warn(
+                    f"{name}: step() returned reward {float(reward):g} where compute_reward() gives {own:g}; "
+                    "learning uses compute_reward()",
+                    stacklevel=3,
+                )
+            if terminated or truncated:
+                break
+    pairs = [*zip(achieved, desired, strict=True), *zip(achieved, achieved, strict=True)]
+    pairs += list(zip(desired[1:], desired[:-1], strict=True))
+    left, right = zip(*pairs, strict=True)
+    return np.stack(left), np.stack(right), info, float(np.median(seconds))
+
+
+def _random_action(space: gym.Space[Any], rng: np.random.Generator) -> Any:
+    if isinstance(space, gym.spaces.Discrete):
+        return rng.integers(space.n)
+    assert isinstance(space, gym.spaces.Box)
+    return rng.uniform(space.low, space.high).astype(space.dtype)
+
+
+def check_finite(observation: dict[str, Array], name: str) -> None:
+    """Raise if an observation holds a NaN or an infinity."""
+    for key in GOAL_KEYS:
+        if not np.isfinite(observation[key]).all():
+            raise HindsightError(f"{name}: NaN or infinity in {key!r} of an observation")
+
+
+def _batched(
+    function: Callable[..., Any], achieved: Array, desired: Array, info: dict[str, Any], dtype: Any, label: str
+) -> Callable[[Array, Array], Array]:
+    """`function(achieved, desired, info)` over batches: called once if it is vectorised, else in a loop, with a warning."""
+    singles = np.array([function(a, d, info) for a, d in zip(achieved, desired, strict=True)], dtype).reshape(-1)
+    try:
+        at_once = np.asarray(function(achieved, desired, {}))
+        vectorised = at_once.shape == singles.shape and np.allclose(at_once.astype(dtype), singles)
+    except Exception:  # a single-goal function may fail in any way when given a batch
+        vectorised = False
+    if vectorised:
+        return lambda a, d: np.asarray(function(a, d, {})).astype(dtype)
+    warnings.warn(
+        f"{label} takes single goals only, so it is called once per transition, which is slow: "
+        "let it accept arrays [n, ...] and return [n]",
+        stacklevel=4,
+    )
+    return lambda a, d: np.array([function(x, y, info) for x, y in zip(a, d, strict=True)], dtype).reshape(-1)
+
+
+def _goal_terminated(
+    env: gym.Env[Any, Any], achieved: Array, desired: Array, info: dict[str, Any], name: str
+) -> Callable[[Array, Array], Bools] | None:
+    """compute_terminated over batches; None if the env has none. An env that never terminates gives all False."""
+    function = _method(env, "compute_terminated")
+    if function is None:
+        return None
+    ends = [bool(np.asarray(function(a, d, info)).all()) for a, d in zip(achieved, desired, strict=True)]
+    if not any(ends):
+        return lambda a, d: np.zeros(len(a), np.bool_)
+    return _batched(function, achieved, desired, info, np.bool_, f"{name}: compute_terminated")

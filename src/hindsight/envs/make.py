@@ -1,0 +1,94 @@
+"""Making envs by id, by factory or from an object, with errors that say what to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+
+import hindsight.envs  # noqa: F401  (registers hindsight/*)
+from hindsight.errors import HindsightError, nearest
+
+Env = gym.Env[Any, Any]
+EnvFactory = Callable[[], Env]
+MUJOCO_LIMIT = (3, 12)
+
+
+def check_mujoco() -> None:
+    """Raise if the installed MuJoCo is one that Gymnasium-Robotics fails on with a bare AssertionError."""
+    try:
+        version = importlib.metadata.version("mujoco")
+        robotics = importlib.metadata.version("gymnasium-robotics")
+    except importlib.metadata.PackageNotFoundError as error:
+        raise HindsightError(
+            f"{error.name} is not installed: pip install 'hindsight-rl[robotics]' for the Fetch and Hand envs"
+        ) from None
+    if tuple(int(part) for part in version.split(".")[:2]) >= MUJOCO_LIMIT:
+        raise HindsightError(
+            f"MuJoCo {version} does not work with Gymnasium-Robotics {robotics}: pip install 'mujoco<3.12'"
+        )
+
+
+def register_robotics() -> bool:
+    """Register the Fetch and Hand ids if Gymnasium-Robotics is installed."""
+    os.environ.setdefault("MUJOCO_GL", "egl" if not os.environ.get("DISPLAY") else "glfw")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import gymnasium_robotics
+    except ImportError:
+        return False
+    gym.register_envs(gymnasium_robotics)
+    return True
+
+
+def is_robotics(env_id: str) -> bool:
+    return env_id.startswith(("Fetch", "Hand"))
+
+
+def make(env_id: str, **kwargs: Any) -> Env:
+    """`gymnasium.make` for any id, Fetch and Hand included; `module:Name-v0` imports the module first."""
+    if is_robotics(env_id):
+        check_mujoco()
+    register_robotics()
+    if env_id not in gym.registry and ":" not in env_id:
+        raise HindsightError(f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists the goal envs")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return gym.make(env_id, disable_env_checker=True, **kwargs)
+    except HindsightError:
+        raise
+    except (gym.error.Error, ImportError, TypeError, AttributeError) as error:
+        raise HindsightError(f"cannot make {env_id!r}: {_one_line(error)}") from error
+
+
+def factory(env: str | Env | EnvFactory, kwargs: Mapping[str, Any] | None = None) -> EnvFactory:
+    """A function that makes the env: from an id, from a factory, or (once) from an env object."""
+    if isinstance(env, str):
+        return Maker(env, dict(kwargs or {}))
+    if isinstance(env, gym.Env):
+        return lambda: env
+    return env
+
+
+class Maker:
+    """Makes one env by id. A class, so that worker processes can be sent it; it carries registrations of the script."""
+
+    def __init__(self, env_id: str, kwargs: dict[str, Any]) -> None:
+        self.env_id = env_id
+        self.kwargs = kwargs
+        self.spec = gym.registry.get(env_id)
+
+    def __call__(self) -> Env:
+        if self.spec is not None and self.env_id not in gym.registry:
+            gym.registry[self.env_id] = self.spec
+        return make(self.env_id, **self.kwargs)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,62 @@
+"""Episodes: the one currency. Collectors make them, replay stores them, policy gradients use them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from hindsight.types import Array, Bools, Floats, Ints
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """N whole episodes of at most T steps, padded: step t of episode n is real where t < length[n].
+
+    Observations are flat float32 features; goals keep the env's own shape and dtype, because rewards are recomputed
+    from them.
+    """
+
+    observation: Floats  # [N, T+1, observation]
+    achieved_goal: Array  # [N, T+1, ...]
+    desired_goal: Array  # [N, ...]
+    action: Array  # [N, T, action] or, discrete, [N, T]
+    reward: Floats  # [N, T] of the desired goal
+    terminated: Bools  # [N, T]
+    success: Bools  # [N, T]
+    length: Ints  # [N]
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    @property
+    def transitions(self) -> int:
+        return int(self.length.sum())
+
+    @property
+    def real(self) -> Bools:
+        """[N, T] True for steps that happened."""
+        return np.arange(self.reward.shape[1]) < self.length[:, None]
+
+    def final_success(self) -> Bools:
+        """[N] success at the last step of each episode."""
+        return self.success[np.arange(len(self)), self.length - 1]
+
+    def returns(self) -> Floats:
+        """[N] undiscounted return of the desired goal."""
+        return np.where(self.real, self.reward, 0.0).sum(axis=1, dtype=np.float32)
+
+    def distance_moved(self) -> Floats:
+        """[N] how far the achieved goal ever got from where it was at the start (Euclidean)."""
+        n, steps = self.achieved_goal.shape[:2]
+        goals = self.achieved_goal.reshape(n, steps, -1).astype(np.float64)
+        distance = np.linalg.norm(goals - goals[:, :1], axis=-1)
+        visited = np.arange(steps) <= self.length[:, None]
+        return np.where(visited, distance, 0.0).max(axis=1).astype(np.float32)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Episodes]) -> Episodes:
+        if len(parts) == 1:
+            return parts[0]
+        return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})

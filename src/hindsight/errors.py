@@ -1,0 +1,16 @@
+"""The one exception that is the user's to fix: its message is a single line saying what is wrong and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HindsightError(ValueError):
+    """Something the user can put right. The command line prints it as one line and exits with code 2."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """' Did you mean X?' when one of the known names is close to `name`, else an empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,79 @@
+"""Running mean and deviation of observations and goals, in float64, fed from every stored episode."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hindsight.envs.spaces import Features
+from hindsight.episodes import Episodes
+from hindsight.types import Array
+
+
+class Moments:
+    """Mean and deviation of all rows seen so far, merged batch by batch (Chan et al.'s update)."""
+
+    def __init__(self, dim: int, epsilon: float) -> None:
+        self.epsilon = epsilon
+        self.count = 0
+        self.mean = np.zeros(dim)
+        self.squares = np.zeros(dim)
+
+    def add(self, rows: Array) -> None:
+        """Take in rows [n, dim]."""
+        n = len(rows)
+        if n == 0:
+            return
+        rows = rows.astype(np.float64)
+        mean = rows.mean(axis=0)
+        total = self.count + n
+        delta = mean - self.mean
+        self.squares += ((rows - mean) ** 2).sum(axis=0) + delta**2 * (self.count * n / total)
+        self.mean = self.mean + delta * (n / total)
+        self.count = total
+
+    @property
+    def deviation(self) -> Array:
+        return np.maximum(np.sqrt(self.squares / max(self.count, 1)), self.epsilon) if self.count else np.ones_like(self.mean)
+
+
+class Scale(NamedTuple):
+    """What the networks need to normalise: float32 means and deviations of observation and goal."""
+
+    observation_mean: jax.Array
+    observation_deviation: jax.Array
+    goal_mean: jax.Array
+    goal_deviation: jax.Array
+
+
+class Normalizer:
+    """Moments of observations, and of achieved and desired goals together (half and half)."""
+
+    def __init__(self, observation: Features, goal: Features, epsilon: float, clip: float) -> None:
+        self.clip = clip
+        self.goal_features = goal
+        self.observation = Moments(observation.dim, epsilon)
+        self.goal = Moments(goal.dim, epsilon)
+
+    def add(self, episodes: Episodes) -> None:
+        visited = np.arange(episodes.observation.shape[1]) <= episodes.length[:, None]
+        self.observation.add(np.clip(episodes.observation[visited], -self.clip, self.clip))
+        self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
+        self.goal.add(self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0)))
+
+    def scale(self) -> Scale:
+        o, g = self.observation, self.goal
+        return Scale(*(jnp.asarray(x, jnp.float32) for x in (o.mean, o.deviation, g.mean, g.deviation)))
+
+
+def normalize(
+    scale: Scale, observation: jax.Array, goal: jax.Array, clip_observation: float, clip_normalized: float
+) -> jax.Array:
+    """Normalised observation and goal side by side [..., o + g]: the input of every network."""
+    observation = jnp.clip(observation, -clip_observation, clip_observation)
+    o = (observation - scale.observation_mean) / scale.observation_deviation
+    g = (goal - scale.goal_mean) / scale.goal_deviation
+    return jnp.clip(jnp.concatenate([o, g], axis=-1), -clip_normalized, clip_normalized)

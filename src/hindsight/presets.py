@@ -1,0 +1,41 @@
+"""Settings that work well for an env without further options. Measured results are in docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hindsight.config import DDPGConfig, DQNConfig, ReplayConfig, TrainConfig
+from hindsight.schedules import Schedule
+
+# The object's place is the goal, and most early episodes never touch it: replay those that do.
+_OBJECT = ReplayConfig(moved_share=0.8, replace_met=0.9)
+
+
+def preset(env: str, discrete: bool, horizon: int, env_kwargs: Mapping[str, Any] | None = None) -> TrainConfig:
+    """The preset of an env id; ids without one get the settings of their kind of actions."""
+    kwargs = dict(env_kwargs or {})
+    if env.startswith("FetchReach"):
+        return TrainConfig(env, kwargs, steps=10_000, updates_per_cycle=80, eval_every=5)
+    if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
+        steps = 400_000 if env.startswith("FetchPush") else 2_000_000
+        return TrainConfig(
+            env,
+            kwargs,
+            steps=steps,
+            num_envs=32,
+            episodes_per_cycle=32,
+            updates_per_cycle=100,
+            batch_size=512,
+            replay=_OBJECT,
+        )
+    if discrete:
+        return TrainConfig(
+            env,
+            kwargs,
+            steps=40_000 if horizon <= 10 else 400_000,
+            num_envs=16,
+            episodes_per_cycle=16,
+            agent=DQNConfig(),
+        )
+    return TrainConfig(env, kwargs, steps=500_000, num_envs=16, episodes_per_cycle=16, agent=DDPGConfig())

@@ -1,0 +1,49 @@
+"""A ring of whole episodes. The oldest episode is overwritten first; nothing is ever copied per goal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.episodes import Episodes
+from hindsight.errors import HindsightError
+from hindsight.goals import DESIRED
+from hindsight.types import Array, Ints
+
+
+class Storage:
+    """Room for `capacity // horizon` episodes, addressed by slot. Slots 0..size-1 are in use."""
+
+    def __init__(self, spec: GoalEnvSpec, capacity: int) -> None:
+        slots, horizon = capacity // spec.horizon, spec.horizon
+        if slots < 1:
+            raise HindsightError(f"replay.capacity {capacity} is smaller than one episode of {horizon} steps")
+        action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
+        goal = spec.goal.shape
+        self.slots = slots
+        self.size = 0
+        self.next = 0
+        self.observation = np.zeros((slots, horizon + 1, spec.observation.dim), np.float32)
+        self.achieved_goal = np.zeros((slots, horizon + 1, *goal), spec.goal_dtype)
+        self.desired_goal = np.zeros((slots, *goal), spec.goal_dtype)
+        self.action = np.zeros(action, np.int64 if spec.actions.discrete else np.float32)
+        self.terminated = np.zeros((slots, horizon), np.bool_)
+        self.success = np.zeros((slots, horizon), np.bool_)
+        self.length = np.zeros(slots, np.int64)
+
+    def add(self, episodes: Episodes) -> Ints:
+        """Store the episodes and return their slots; of more episodes than fit, the last ones."""
+        count = min(len(episodes), self.slots)
+        slots = (self.next + np.arange(count)) % self.slots
+        for name in ("observation", "achieved_goal", "desired_goal", "action", "terminated", "success", "length"):
+            getattr(self, name)[slots] = getattr(episodes, name)[-count:]
+        self.next = int((self.next + count) % self.slots)
+        self.size = min(self.size + count, self.slots)
+        return slots
+
+    def goal(self, slots: Ints, times: Ints) -> Array:
+        """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is DESIRED."""
+        goals: Array = self.achieved_goal[slots, times]
+        desired = times == DESIRED
+        goals[desired] = self.desired_goal[slots[desired]]
+        return goals

@@ -1,0 +1,53 @@
+"""Learning curves of one run or several, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from hindsight.errors import HindsightError
+from hindsight.training.run import Run
+from hindsight.types import Array
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for the colour-blind
+STYLES = ("-", "--", "-.", ":")
+
+
+def curve(run: Run) -> tuple[Array, Array, Array]:
+    """Steps, minutes and success rates of a run's evaluations."""
+    rows = [row for row in run.metrics if "eval/success_rate" in row]
+    if not rows:
+        raise HindsightError(f"{run.path} has no evaluation yet")
+    steps, seconds, success = (np.array([row[k] for row in rows]) for k in ("step", "time/total", "eval/success_rate"))
+    return steps, seconds / 60, success
+
+
+def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
+    """Success against steps and against minutes: a line per group (mean of its runs), a band from worst to best."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for i, (label, runs) in enumerate(groups.items()):
+        curves = [curve(run) for run in runs]
+        for axis, x in zip(axes, (0, 1), strict=True):
+            points = min(len(c[0]) for c in curves)
+            across = np.mean([c[x][:points] for c in curves], axis=0)
+            success = np.array([c[2][:points] for c in curves])
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[i % len(STYLES)]}
+            axis.plot(across, success.mean(axis=0), label=label, marker=".", **style)
+            if len(runs) > 1:
+                axis.fill_between(across, success.min(axis=0), success.max(axis=0), alpha=0.15, color=style["color"], lw=0)
+    axes[0].set(xlabel="env steps", ylabel="success rate", ylim=(-0.02, 1.02))
+    axes[1].set(xlabel="minutes of training")
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    axes[0].xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
+    if len(groups) > 1 or len(next(iter(groups.values()))) > 1:
+        axes[0].legend(loc="best", frameon=False)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

@@ -1,0 +1,78 @@
+"""Videos of a policy at work, or a window where there is a screen."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import imageio.v2 as imageio
+import numpy as np
+
+from hindsight.collect import episode_seeds
+from hindsight.envs.make import Env
+from hindsight.errors import HindsightError
+from hindsight.training.evaluate import FRESH
+from hindsight.training.policy import Policy
+from hindsight.types import Array
+
+NO_RENDERING = (
+    "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one (Debian: libegl1 or "
+    "libosmesa6) and set MUJOCO_GL=egl or MUJOCO_GL=osmesa"
+)
+
+
+def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[tuple[Any, bool]]:
+    """What the env renders at every step, and whether the episode is a success so far."""
+    for episode_seed in episode_seeds(seed, FRESH, 0, episodes):
+        observation, _ = env.reset(seed=episode_seed)
+        yield env.render(), False
+        for _ in range(horizon):
+            observation, _, terminated, truncated, info = env.step(policy(observation))
+            yield env.render(), bool(info.get("is_success", info.get("success", False)))
+            if terminated or truncated:
+                break
+
+
+def record(
+    policy: Policy, make_env: Callable[..., Env], path: Path, episodes: int, seed: int, horizon: int
+) -> Path:
+    """Write a video of some episodes; the frame turns green on success."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            env = make_env(render_mode="rgb_array")
+            fps = int(env.metadata.get("render_fps", 25))
+            frames = [_framed(image, success) for image, success in play(policy, env, episodes, seed, horizon)]
+            env.close()
+    except HindsightError:
+        raise
+    except Exception as error:  # every OpenGL binding fails in its own way
+        raise HindsightError(NO_RENDERING.format(" ".join(str(error).split())[:120])) from None
+    with imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error") as writer:
+        for frame in frames:
+            writer.append_data(frame)
+    return path
+
+
+def window(policy: Policy, make_env: Callable[..., Env], episodes: int, seed: int, horizon: int) -> None:
+    """Show some episodes in a window."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise HindsightError("there is no screen: leave out --window to write a video file")
+    env = make_env(render_mode="human")
+    for _ in play(policy, env, episodes, seed, horizon):
+        pass
+    env.close()
+
+
+def _framed(image: Any, success: bool) -> Array:
+    """The image with a border, padded to even sizes that every player can show."""
+    frame = np.asarray(image, np.uint8).copy()
+    height, width = frame.shape[:2]
+    frame = np.pad(frame, ((0, -height % 16), (0, -width % 16), (0, 0)), constant_values=255)
+    if success:
+        for edge in (frame[:6], frame[-6:], frame[:, :6], frame[:, -6:]):
+            edge[...] = (0, 158, 115)
+    return frame

@@ -1,0 +1,55 @@
+"""The live display of a training: a progress bar on a terminal, a line per evaluation elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hindsight.config import TrainConfig
+from hindsight.training.off_policy import Progress as TrainingProgress
+
+
+class Display:
+    """Shows steps, success rate and time left."""
+
+    def __init__(self, config: TrainConfig, quiet: bool = False) -> None:
+        self.config = config
+        self.quiet = quiet
+        self.console = Console()
+        self.success = "-"
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps · success {task.fields[success]} ·"),
+            TimeElapsedColumn(),
+            TextColumn("· left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task(config.env, total=config.steps, success="-")
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def show(self, progress: TrainingProgress) -> None:
+        if progress.evaluation is not None:
+            self.success = f"{progress.evaluation.success_rate:.2f}"
+        self._bar.update(self._task, completed=min(progress.step, progress.steps), success=self.success)
+        if progress.evaluation is not None and not self.quiet and not self.console.is_terminal:
+            seconds = progress.metrics["time/total"]
+            left = seconds * max(progress.steps - progress.step, 0) / progress.step
+            self.console.print(
+                f"{self.config.env}  step {progress.step:,}/{progress.steps:,}  success {self.success}  "
+                f"{seconds:.0f} s, about {left:.0f} s left",
+                highlight=False,
+            )

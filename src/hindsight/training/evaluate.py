@@ -1,0 +1,33 @@
+"""Greedy evaluation on fresh episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hindsight.collect import Act, Collector, episode_seeds
+from hindsight.episodes import Episodes
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    success_rate: float
+    """Share of episodes that are a success at their last step."""
+    mean_return: float
+    episodes: int
+
+    @staticmethod
+    def of(episodes: Episodes) -> Evaluation:
+        return Evaluation(
+            float(np.mean(episodes.final_success())), float(np.mean(episodes.returns(), dtype=np.float64)), len(episodes)
+        )
+
+
+TRAINING, EVALUATION, FRESH = 0, 1, 2
+"""Streams of reset seeds: episodes trained on, evaluated during training, and evaluated or watched afterwards."""
+
+
+def evaluate(collector: Collector, act: Act, episodes: int, seed: int, stream: int = FRESH) -> Evaluation:
+    """Play `episodes` episodes with `act`. Their starts depend on seed and stream only."""
+    return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)))

@@ -1,0 +1,141 @@
+"""Off-policy training with hindsight replay: collect episodes, store them, replay relabelled transitions, learn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from hindsight.agents import make_agent
+from hindsight.collect import Collector, episode_seeds
+from hindsight.config import TrainConfig
+from hindsight.envs.batch import EnvBatch
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.episodes import Episodes
+from hindsight.errors import HindsightError
+from hindsight.normalizer import Normalizer, Scale
+from hindsight.replay.replay import Addresses, Batch, HindsightReplay
+from hindsight.training.evaluate import EVALUATION, TRAINING, Evaluation, evaluate
+from hindsight.training.policy import Policy
+from hindsight.types import Array, Floats
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands after a cycle. `evaluation` is None for cycles without one."""
+
+    cycle: int
+    step: int
+    steps: int
+    metrics: dict[str, float]
+    policy: Policy
+    evaluation: Evaluation | None
+    done: bool
+
+
+def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> Iterator[Progress]:
+    """Train, yielding after every cycle; stop by not asking for more."""
+    agent = make_agent(config.agent, spec)
+    key, init_key = jax.random.split(jax.random.key(config.seed))
+    state: Any = agent.init(init_key)
+    normalizer = Normalizer(spec.observation, spec.goal, config.agent.normalizer_epsilon, config.agent.clip_observation)
+    scale = normalizer.scale()
+    replay = HindsightReplay(spec, config.replay)
+    collector = Collector(envs, spec)
+    rng = np.random.default_rng(config.seed)
+    step = cycle = played = 0
+    clock = Clock()
+
+    while step < config.steps:
+        cycle += 1
+        progress = step / config.steps
+
+        # Collect episodes with exploration.
+        explore = _explorer(agent, state, scale, agent.exploration(progress), jax.random.fold_in(key, cycle))
+        episodes = collector.collect(explore, episode_seeds(config.seed, TRAINING, played, config.episodes_per_cycle))
+        played += len(episodes)
+        step += episodes.transitions
+        clock.lap("collect")
+
+        # Store them.
+        replay.add(episodes)
+        if config.agent.normalize:
+            normalizer.add(episodes)
+            scale = normalizer.scale()
+
+        # Learn from relabelled transitions.
+        replay_k = config.replay.replay_k(progress)
+        batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, replay_k, rng)
+        clock.lap("replay")
+        state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
+        metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
+        clock.lap("learn")
+        _check_finite(metrics, step)
+
+        # Evaluate without exploration.
+        policy = Policy.of(spec, agent, agent.actor_parameters(state), scale)
+        done = step >= config.steps
+        evaluation = None
+        if done or cycle % config.eval_every == 0:
+            evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
+            metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
+            clock.lap("evaluate")
+        metrics |= _collected(episodes, config) | _replayed(batches, addresses, spec) | clock.metrics()
+        yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
+
+
+def _explorer(agent: Any, state: Any, scale: Scale, exploration: Any, key: jax.Array) -> Callable[[Floats, Floats], Array]:
+    calls = 0
+
+    def act(observation: Floats, goal: Floats) -> Array:
+        nonlocal calls
+        calls += 1
+        return np.asarray(
+            agent.explore(agent.actor_parameters(state), scale, observation, goal, exploration, key, calls)
+        )
+
+    return act
+
+
+def _collected(episodes: Episodes, config: TrainConfig) -> dict[str, float]:
+    return {
+        "train/success_rate": float(np.mean(episodes.final_success())),
+        "train/mean_return": float(np.mean(episodes.returns())),
+        "train/moved": float(np.mean(episodes.distance_moved() > config.replay.moved_threshold)),
+    }
+
+
+def _replayed(batches: Batch, addresses: Addresses, spec: GoalEnvSpec) -> dict[str, float]:
+    hit = batches.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
+    return {
+        "replay/reached": float(np.mean(hit)),
+        "replay/terminated": float(np.mean(batches.terminated)),
+        "replay/alternate": float(np.mean((addresses.goal_time >= 0) | (addresses.goal_slot != addresses.slot))),
+    }
+
+
+def _check_finite(metrics: dict[str, float], step: int) -> None:
+    for name, value in metrics.items():
+        if not np.isfinite(value):
+            raise HindsightError(f"{name} is {value} at step {step}: learning has diverged; try a lower learning rate")
+
+
+class Clock:
+    """Wall time by activity, as metrics. They are the only ones that differ between equal runs."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + now - self.last
+        self.last = now
+
+    def metrics(self) -> dict[str, float]:
+        self.lap("other")
+        return {"time/total": self.last - self.start} | {f"time/{name}": t for name, t in self.laps.items()}

@@ -1,0 +1,141 @@
+"""A trained policy: call it with a dict observation, save it, load it. Files are safetensors and JSON: no code runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from hindsight.agents import Agent, agent_of
+from hindsight.agents.shapes import Shapes
+from hindsight.config import AGENTS, agent_from_json, plain
+from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
+from hindsight.envs.spaces import Features
+from hindsight.errors import HindsightError
+from hindsight.networks import Params
+from hindsight.normalizer import Scale
+from hindsight.types import Array, Floats
+
+FORMAT = 1
+TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
+
+
+class Policy:
+    """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation, or a batch with a leading axis."""
+
+    def __init__(
+        self, env: str, agent: Agent, parameters: Params, scale: Scale, observation: Features, goal: Features
+    ) -> None:
+        self.env = env
+        self.agent = agent
+        self.parameters = parameters
+        self.scale = scale
+        self.observation = observation
+        self.goal = goal
+
+    @staticmethod
+    def of(spec: GoalEnvSpec, agent: Agent, parameters: Params, scale: Scale) -> Policy:
+        return Policy(spec.id, agent, parameters, scale, spec.observation, spec.goal)
+
+    def act(self, observation: Floats, goal: Floats) -> Array:
+        """Actions for features [n, o] and [n, g]."""
+        return np.asarray(self.agent.act(self.parameters, self.scale, observation, goal))
+
+    def __call__(self, observation: Mapping[str, Any]) -> Any:
+        """The action for a dict observation, or the actions for a batch of them. An int if actions are discrete."""
+        missing = [key for key in ("observation", "desired_goal") if key not in observation]
+        if missing:
+            raise HindsightError(f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}")
+        values, goals = np.asarray(observation["observation"]), np.asarray(observation["desired_goal"])
+        single = values.ndim == len(self.observation.shape)
+        if single:
+            values, goals = values[None], goals[None]
+        if values.shape[1:] != self.observation.shape or goals.shape[1:] != self.goal.shape:
+            raise HindsightError(
+                f"this policy of {self.env} takes observations of shape {self.observation.shape} and goals of shape "
+                f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
+            )
+        actions = self.act(self.observation(values), self.goal(goals))
+        if not single:
+            return actions
+        return int(actions[0]) if self.agent.shapes.actions.discrete else actions[0]
+
+    def save(self, directory: Path) -> None:
+        """Write the two policy files, each aside and then renamed."""
+        tensors = {f"parameters/{k}": np.asarray(v) for k, v in flatten_dict(self.parameters, sep="/").items()}
+        tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.scale._asdict().items()}
+        description = {
+            "format": FORMAT,
+            "env": self.env,
+            "agent": plain(self.agent.config),
+            "shapes": asdict(self.agent.shapes),
+            "observation": asdict(self.observation),
+            "goal": asdict(self.goal),
+        }
+        write_aside(directory / TENSORS, save_tensors(tensors))
+        write_aside(directory / DESCRIPTION, json.dumps(description, indent=2).encode())
+
+    @staticmethod
+    def load(directory: Path) -> Policy:
+        """The policy saved in a run directory. Raises HindsightError if the files are missing, broken or foreign."""
+        for name in (TENSORS, DESCRIPTION):
+            if not (directory / name).is_file():
+                raise HindsightError(f"no policy in {directory}: {name} is missing")
+        try:
+            data = json.loads((directory / DESCRIPTION).read_bytes())
+            if data["format"] > FORMAT:
+                raise HindsightError(f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update")
+            tensors = load_tensors((directory / TENSORS).read_bytes())
+            if data["agent"]["method"] not in AGENTS:
+                raise HindsightError(f"{directory / DESCRIPTION}: unknown method {data['agent']['method']!r}")
+            return _assemble(data, tensors)
+        except HindsightError:
+            raise
+        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+            raise HindsightError(f"the policy in {directory} is broken: {' '.join(str(error).split())}") from None
+
+
+def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
+    shapes, actions = data["shapes"], data["shapes"]["actions"]
+    returns = shapes["returns"]
+    agent = agent_of(
+        agent_from_json(data["agent"]),
+        Shapes(
+            int(shapes["observation"]),
+            int(shapes["goal"]),
+            Actions(int(actions["choices"]), tuple(actions["low"]), tuple(actions["high"])),
+            float(shapes["gamma"]),
+            None if returns is None else (float(returns[0]), float(returns[1])),
+        ),
+    )
+    parameters = unflatten_dict(
+        {k.removeprefix("parameters/"): jnp.asarray(v) for k, v in tensors.items() if k.startswith("parameters/")},
+        sep="/",
+    )
+    expected = jax.eval_shape(lambda: agent.actor_parameters(agent.init(jax.random.key(0))))
+    if jax.tree.map(jnp.shape, parameters) != jax.tree.map(jnp.shape, expected):
+        raise HindsightError("the tensors do not fit the description of the network")
+    scale = Scale(**{name: jnp.asarray(tensors[f"scale/{name}"]) for name in Scale._fields})
+    observation, goal = (Features(tuple(data[key]["shape"]), int(data[key]["categories"])) for key in ("observation", "goal"))
+    return Policy(str(data["env"]), agent, parameters, scale, observation, goal)
+
+
+def write_aside(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    aside = path.with_name(path.name + ".part")
+    with open(aside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)

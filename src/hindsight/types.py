@@ -1,0 +1,13 @@
+"""Names for arrays. Shapes are given in docstrings as [N, T, ...]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
