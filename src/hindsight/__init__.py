@@ -1,10 +1,10 @@
 """Hindsight learning: agents for goal-directed tasks with sparse rewards learn from the goals they reached instead.
 
-    import hindsight
+import hindsight
 
-    run = hindsight.train("FetchReach-v4", seed=1)
-    policy = hindsight.load(run.path)
-    action = policy(observation)
+run = hindsight.train("FetchReach-v4", seed=1)
+policy = hindsight.load(run.path)
+action = policy(observation)
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def train_config(
                 display.show(progress)
                 if logger is not None:
                     logger(dict(progress.metrics), progress.step)
-                if any([callback(progress) for callback in callbacks]):
+                answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
+                if any(answers):
                     break
         status = "finished" if progress.done else "stopped"
     except KeyboardInterrupt:

@@ -32,7 +32,9 @@ class Collector:
         goal = spec.goal(frame.desired_goal)
         observation = np.zeros((n, horizon + 1, spec.observation.dim), np.float32)
         achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), frame.achieved_goal.dtype)
-        action = np.zeros((n, horizon) if spec.actions.discrete else (n, horizon, spec.actions.dim), _dtype(spec))
+        action: Array = np.zeros((n, horizon), np.int64)
+        if not spec.actions.discrete:
+            action = np.zeros((n, horizon, spec.actions.dim), np.float32)
         reward = np.zeros((n, horizon), np.float32)
         terminated, success = np.zeros((n, horizon), np.bool_), np.zeros((n, horizon), np.bool_)
         length = np.full(n, horizon, np.int64)
@@ -56,10 +58,8 @@ def _ended(frame: Frame) -> Array:
     return frame.terminated | frame.truncated
 
 
-def _dtype(spec: GoalEnvSpec) -> type:
-    return np.int64 if spec.actions.discrete else np.float32
-
-
 def episode_seeds(seed: int, stream: int, first: int, count: int) -> list[int]:
     """Reset seeds of the episodes `first` to `first + count` of one of a run's streams (training, evaluation, ...)."""
-    return [int(np.random.SeedSequence((seed, stream, i)).generate_state(1)[0] >> 1) for i in range(first, first + count)]
+    return [
+        int(np.random.SeedSequence((seed, stream, i)).generate_state(1)[0] >> 1) for i in range(first, first + count)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -12,10 +12,6 @@ from tyro.conf import Suppress
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
-
-
-def _constant(value: float) -> Schedule:
-    return Schedule("constant", (value,))
 
 
 @dataclass(frozen=True)
@@ -29,8 +25,8 @@ class DDPGConfig:
     """Normalise every hidden layer."""
     gamma: float | None = None
     """Discount; 1 - 1/T of the env's time limit T if not given."""
-    actor_learning_rate: Schedule = _constant(1e-3)
-    critic_learning_rate: Schedule = _constant(1e-3)
+    actor_learning_rate: Schedule = Schedule.parse(1e-3)
+    critic_learning_rate: Schedule = Schedule.parse(1e-3)
     target_average: float = 0.95
     """What the target networks keep of themselves at each averaging."""
     target_every: int = 10
@@ -45,9 +41,9 @@ class DDPGConfig:
     clip_normalized: float = 5.0
     normalizer_epsilon: float = 0.01
     """Smallest deviation the normaliser divides by."""
-    noise: Schedule = _constant(0.2)
+    noise: Schedule = Schedule.parse(0.2)
     """Deviation of the Gaussian exploration noise, as a share of half the action range."""
-    random_actions: Schedule = _constant(0.3)
+    random_actions: Schedule = Schedule.parse(0.3)
     """Share of actions drawn uniformly at random while exploring."""
 
 
@@ -62,7 +58,7 @@ class DQNConfig:
     """Choose the next action by the online network and value it by the target network."""
     gamma: float | None = None
     """Discount; 1 - 1/T of the env's time limit T if not given."""
-    learning_rate: Schedule = _constant(1e-3)
+    learning_rate: Schedule = Schedule.parse(1e-3)
     target_average: float = 0.95
     target_every: int = 10
     clip_target: bool = True
@@ -82,7 +78,7 @@ class ReplayConfig:
     """Stored transitions."""
     goals: Literal["future", "final", "episode", "random"] = "future"
     """Which achieved goals stand in for the desired one."""
-    replay_k: Schedule = _constant(4.0)
+    replay_k: Schedule = Schedule.parse(4.0)
     """Alternate goals per actual goal: k/(1+k) of every batch is relabelled. 0 turns hindsight off."""
     moved_share: float = 0.0
     """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
@@ -156,7 +152,7 @@ _SHARES = ("agent.target_average", "agent.random_actions", "replay.moved_share",
 
 def _check(config: TrainConfig) -> None:
     """Raise HindsightError naming the first setting that is out of range."""
-    ranges = (
+    ranges: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
         (_AT_LEAST_ONE, lambda x: x >= 1, "at least 1"),
         (_NOT_NEGATIVE, lambda x: x >= 0, "0 or more"),
         (_POSITIVE, lambda x: x > 0, "more than 0"),

@@ -45,7 +45,8 @@ class Episodes:
 
     def returns(self) -> Floats:
         """[N] undiscounted return of the desired goal."""
-        return np.where(self.real, self.reward, 0.0).sum(axis=1, dtype=np.float32)
+        returns: Floats = np.where(self.real, self.reward, 0.0).sum(axis=1, dtype=np.float32)
+        return returns
 
     def distance_moved(self) -> Floats:
         """[N] how far the achieved goal ever got from where it was at the start (Euclidean)."""
@@ -53,7 +54,8 @@ class Episodes:
         goals = self.achieved_goal.reshape(n, steps, -1).astype(np.float64)
         distance = np.linalg.norm(goals - goals[:, :1], axis=-1)
         visited = np.arange(steps) <= self.length[:, None]
-        return np.where(visited, distance, 0.0).max(axis=1).astype(np.float32)
+        furthest: Floats = np.where(visited, distance, 0.0).max(axis=1).astype(np.float32)
+        return furthest
 
     @staticmethod
     def concatenate(parts: Sequence[Episodes]) -> Episodes:

@@ -7,6 +7,8 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from hindsight.types import Tensor
+
 Params = Any
 
 
@@ -18,7 +20,7 @@ class MLP(nn.Module):
     layer_norm: bool = False
 
     @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Tensor) -> jax.Array:
         for width in self.hidden:
             x = nn.Dense(width, kernel_init=nn.initializers.xavier_uniform())(x)
             if self.layer_norm:
@@ -27,6 +29,6 @@ class MLP(nn.Module):
         return nn.Dense(self.outputs, kernel_init=nn.initializers.xavier_uniform())(x)
 
 
-def average(old: Params, new: Params, keep: float) -> Params:
+def average(old: Params, new: Params, keep: Tensor) -> Params:
     """keep * old + (1 - keep) * new, for every parameter: the slow update of target networks."""
     return jax.tree.map(lambda a, b: keep * a + (1.0 - keep) * b, old, new)

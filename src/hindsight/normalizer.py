@@ -10,7 +10,7 @@ import numpy as np
 
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
-from hindsight.types import Array
+from hindsight.types import Array, Tensor
 
 
 class Moments:
@@ -37,7 +37,11 @@ class Moments:
 
     @property
     def deviation(self) -> Array:
-        return np.maximum(np.sqrt(self.squares / max(self.count, 1)), self.epsilon) if self.count else np.ones_like(self.mean)
+        return (
+            np.maximum(np.sqrt(self.squares / max(self.count, 1)), self.epsilon)
+            if self.count
+            else np.ones_like(self.mean)
+        )
 
 
 class Scale(NamedTuple):
@@ -70,7 +74,7 @@ class Normalizer:
 
 
 def normalize(
-    scale: Scale, observation: jax.Array, goal: jax.Array, clip_observation: float, clip_normalized: float
+    scale: Scale, observation: Tensor, goal: Tensor, clip_observation: float, clip_normalized: float
 ) -> jax.Array:
     """Normalised observation and goal side by side [..., o + g]: the input of every network."""
     observation = jnp.clip(observation, -clip_observation, clip_observation)

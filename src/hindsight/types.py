@@ -11,3 +11,5 @@ Array = NDArray[Any]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Tensor = Any
+"""A NumPy array outside of a jitted function, a JAX array inside."""

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.dqn import DQN
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
+from hindsight.networks import Params
+from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
+from hindsight.types import Tensor
 
-Agent = DDPG | DQN
+
+class Agent(Protocol):
+    """What training loops and policies use of a learner. States are pytrees; all functions are pure."""
+
+    @property
+    def config(self) -> DDPGConfig | DQNConfig: ...
+
+    @property
+    def shapes(self) -> Shapes: ...
+
+    def init(self, key: Tensor) -> Any: ...
+
+    def update(self, state: Any, scale: Scale, batches: Batch, learning_rates: Any) -> tuple[Any, Tensor, Any]:
+        """A new state, TD errors and mean metrics, after one update per batch."""
+
+    def learning_rates(self, progress: float) -> Any: ...
+
+    def actor_parameters(self, state: Any) -> Params:
+        """The parameters that choose actions."""
+
+    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
+        """Greedy actions."""
+
+    def exploration(self, progress: float) -> Any: ...
+
+    def explore(
+        self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor, exploration: Any, key: Tensor, call: int
+    ) -> Tensor:
+        """Actions with exploration; `call` numbers the calls that share a key."""
 
 
 def make_agent(config: DDPGConfig | DQNConfig, spec: GoalEnvSpec) -> Agent:

@@ -16,6 +16,7 @@ from hindsight.config import DDPGConfig
 from hindsight.networks import MLP, Params, average
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
+from hindsight.types import Tensor
 
 
 class DDPGState(NamedTuple):
@@ -56,16 +57,18 @@ class DDPG:
             actor, critic, copy(actor), copy(critic), adam.init(actor), adam.init(critic), jnp.zeros((), jnp.int32)
         )
 
-    def _inputs(self, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> jax.Array:
         return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
 
-    def policy(self, actor: Params, inputs: jax.Array) -> jax.Array:
+    def policy(self, actor: Params, inputs: Tensor) -> jax.Array:
         """Actions in [-1, 1]."""
-        return jnp.tanh(self._actor.apply(actor, inputs))
+        outputs: Tensor = self._actor.apply(actor, inputs)
+        return jnp.tanh(outputs)
 
-    def value(self, critic: Params, inputs: jax.Array, action: jax.Array) -> jax.Array:
+    def value(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
         """Q of actions in [-1, 1]."""
-        return self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))[..., 0]
+        outputs: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))
+        return outputs[..., 0]
 
     def critic_loss(
         self, critic: Params, state: DDPGState, scale: Scale, batch: Batch
@@ -81,9 +84,7 @@ class DDPG:
         td_error = jax.lax.stop_gradient(target) - value
         return jnp.mean(td_error**2), (td_error, value)
 
-    def actor_loss(
-        self, actor: Params, state: DDPGState, scale: Scale, batch: Batch
-    ) -> tuple[jax.Array, jax.Array]:
+    def actor_loss(self, actor: Params, state: DDPGState, scale: Scale, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """-Q(s||g, pi(s||g)) + action_l2 |pi|^2, averaged; also the mean absolute action."""
         inputs = self._inputs(scale, batch.observation, batch.goal)
         action = self.policy(actor, inputs)
@@ -134,7 +135,7 @@ class DDPG:
         return state.actor
 
     @partial(jax.jit, static_argnums=0)
-    def act(self, actor: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """Greedy actions [n, a] in the env's range."""
         return self._to_env(self.policy(actor, self._inputs(scale, observation, goal)))
 
@@ -146,12 +147,12 @@ class DDPG:
         self,
         actor: Params,
         scale: Scale,
-        observation: jax.Array,
-        goal: jax.Array,
+        observation: Tensor,
+        goal: Tensor,
         exploration: tuple[float, float],
         key: jax.Array,
         call: int,
-    ) -> jax.Array:
+    ) -> Tensor:
         """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones."""
         noise, random_share = exploration
         noise_key, random_key, choice_key = jax.random.split(jax.random.fold_in(key, call), 3)
@@ -161,10 +162,10 @@ class DDPG:
         chosen = jax.random.uniform(choice_key, (len(action), 1)) < random_share
         return self._to_env(jnp.where(chosen, random, noisy))
 
-    def _to_env(self, action: jax.Array) -> jax.Array:
+    def _to_env(self, action: Tensor) -> Tensor:
         low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
         return low + (action + 1.0) * 0.5 * (high - low)
 
-    def _to_unit(self, action: jax.Array) -> jax.Array:
+    def _to_unit(self, action: Tensor) -> Tensor:
         low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
         return (action - low) / (high - low) * 2.0 - 1.0

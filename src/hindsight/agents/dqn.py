@@ -16,6 +16,7 @@ from hindsight.config import DQNConfig
 from hindsight.networks import MLP, Params, average
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
+from hindsight.types import Tensor
 
 
 class DQNState(NamedTuple):
@@ -43,10 +44,10 @@ class DQN:
         target = jax.tree.map(jnp.copy, network)
         return DQNState(network, target, optax.scale_by_adam().init(network), jnp.zeros((), jnp.int32))
 
-    def values(self, network: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+    def values(self, network: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """Q of every action [n, choices]."""
         inputs = normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
-        return self._network.apply(network, inputs)  # type: ignore[return-value]
+        return self._network.apply(network, inputs)
 
     def loss(
         self, network: Params, state: DQNState, scale: Scale, batch: Batch
@@ -65,7 +66,7 @@ class DQN:
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def update(
-        self, state: DQNState, scale: Scale, batches: Batch, learning_rate: float
+        self, state: DQNState, scale: Scale, batches: Batch, learning_rates: float
     ) -> tuple[DQNState, jax.Array, dict[str, jax.Array]]:
         """One update per batch of `batches` [U, B, ...]; TD errors [U, B] and mean metrics."""
 
@@ -73,7 +74,7 @@ class DQN:
             (loss, (td_error, value)), gradient = jax.value_and_grad(self.loss, has_aux=True)(
                 state.network, state, scale, batch
             )
-            network, optimizer = adam_step(state.network, gradient, state.optimizer, learning_rate)
+            network, optimizer = adam_step(state.network, gradient, state.optimizer, learning_rates)
             updates = state.updates + 1
             keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
             metrics = {
@@ -96,9 +97,9 @@ class DQN:
         return state.network
 
     @partial(jax.jit, static_argnums=0)
-    def act(self, network: Params, scale: Scale, observation: jax.Array, goal: jax.Array) -> jax.Array:
+    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> jax.Array:
         """Greedy actions [n]."""
-        return jnp.argmax(self.values(network, scale, observation, goal), axis=-1)
+        return jnp.argmax(self.values(actor, scale, observation, goal), axis=-1)
 
     def exploration(self, progress: float) -> float:
         return self.config.random_actions(progress)
@@ -106,20 +107,20 @@ class DQN:
     @partial(jax.jit, static_argnums=0)
     def explore(
         self,
-        network: Params,
+        actor: Params,
         scale: Scale,
-        observation: jax.Array,
-        goal: jax.Array,
-        epsilon: float,
+        observation: Tensor,
+        goal: Tensor,
+        exploration: float,
         key: jax.Array,
         call: int,
     ) -> jax.Array:
-        """Greedy actions, or, for a share epsilon of the rows, uniformly random ones."""
+        """Greedy actions, or, for a share of the rows, uniformly random ones."""
         random_key, choice_key = jax.random.split(jax.random.fold_in(key, call))
-        greedy = self.act(network, scale, observation, goal)
+        greedy = self.act(actor, scale, observation, goal)
         random = jax.random.randint(random_key, greedy.shape, 0, self.shapes.actions.choices)
-        return jnp.where(jax.random.uniform(choice_key, greedy.shape) < epsilon, random, greedy)
+        return jnp.where(jax.random.uniform(choice_key, greedy.shape) < exploration, random, greedy)
 
 
-def _pick(values: jax.Array, actions: jax.Array) -> jax.Array:
+def _pick(values: Tensor, actions: Tensor) -> jax.Array:
     return jnp.take_along_axis(values, actions[..., None], axis=-1)[..., 0]

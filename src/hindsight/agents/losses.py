@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import optax
 
 from hindsight.networks import Params
+from hindsight.types import Tensor
 
 
 def td_target(
-    reward: jax.Array, terminated: jax.Array, next_value: jax.Array, gamma: float, returns: tuple[float, float] | None
+    reward: Tensor, terminated: Tensor, next_value: Tensor, gamma: float, returns: tuple[float, float] | None
 ) -> jax.Array:
     """r + gamma (1 - terminated) Q'(s'||g, .), clipped to the possible returns. Truncation does not end the value."""
     target = reward + gamma * (1.0 - terminated) * next_value

@@ -92,9 +92,13 @@ class LocalEnvs:
     def _frame(self) -> Frame:
         observations, reward, terminated, truncated, success = zip(*self._rows, strict=True)
         return Frame(
-            *(np.stack([o[key] for o in observations]) for key in ("observation", "achieved_goal", "desired_goal")),
+            np.stack([o["observation"] for o in observations]),
+            np.stack([o["achieved_goal"] for o in observations]),
+            np.stack([o["desired_goal"] for o in observations]),
             np.array(reward, np.float32),
-            *(np.array(x, np.bool_) for x in (terminated, truncated, success)),
+            np.array(terminated, np.bool_),
+            np.array(truncated, np.bool_),
+            np.array(success, np.bool_),
         )
 
     def close(self) -> None:
@@ -112,7 +116,6 @@ class WorkerEnvs:
     def __init__(self, make_env: EnvFactory, num_envs: int, max_episode_steps: int, workers: int) -> None:
         self.num_envs = num_envs
         sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(workers, num_envs))]
-        self._bounds = np.cumsum([0, *sizes])
         self._pipes: list[Connection] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         for size in sizes:
@@ -131,16 +134,16 @@ class WorkerEnvs:
             self._receive(i)
 
     def reset(self, seeds: Sequence[int]) -> Frame:
-        return self._call("reset", list(seeds))
+        return self._call("reset", np.asarray(seeds))
 
     def step(self, actions: Array) -> Frame:
         return self._call("step", actions)
 
-    def _call(self, method: str, rows: Any) -> Frame:
-        used = [i for i, start in enumerate(self._bounds[:-1]) if start < len(rows)]
-        for i in used:
-            self._send(i, (method, rows[self._bounds[i] : self._bounds[i + 1]]))
-        frames = [self._receive(i) for i in used]
+    def _call(self, method: str, rows: Array) -> Frame:
+        shares = [share for share in np.array_split(rows, len(self._pipes)) if len(share)]
+        for i, share in enumerate(shares):
+            self._send(i, (method, share))
+        frames = [self._receive(i) for i in range(len(shares))]
         return Frame(*(np.concatenate(parts) for parts in zip(*frames, strict=True)))
 
     def _send(self, i: int, message: Any) -> None:

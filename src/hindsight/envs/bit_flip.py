@@ -11,7 +11,7 @@ from hindsight.errors import HindsightError
 from hindsight.types import Array
 
 
-class BitFlipEnv(gym.Env[dict[str, Array], np.int64]):
+class BitFlipEnv(gym.Env[Any, Any]):
     """Goal env of n bits. Reward 0 when the goal is reached by a step, else -1; reaching it terminates the episode.
 
     The goal is uniform over all patterns; the start pattern may be the goal, and must then be reached again.
@@ -26,7 +26,7 @@ class BitFlipEnv(gym.Env[dict[str, Array], np.int64]):
         self.random_start = random_start
         self.render_mode = render_mode
         bit_space = gym.spaces.MultiBinary(bits)
-        self.observation_space = gym.spaces.Dict(
+        self.observation_space: gym.spaces.Dict[Any] = gym.spaces.Dict(
             {"observation": bit_space, "achieved_goal": bit_space, "desired_goal": bit_space}
         )
         self.action_space = gym.spaces.Discrete(bits)

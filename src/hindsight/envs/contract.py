@@ -38,7 +38,7 @@ class Actions:
 
 @dataclass(frozen=True)
 class GoalEnvSpec:
-    """What a learner must know of a goal env: sizes, time limit, and the rewards and ends that relabelling recomputes."""
+    """What a learner must know of a goal env: sizes, time limit, and what relabelling recomputes."""
 
     id: str
     observation: Features
@@ -192,7 +192,7 @@ def check_finite(observation: dict[str, Array], name: str) -> None:
 def _batched(
     function: Callable[..., Any], achieved: Array, desired: Array, info: dict[str, Any], dtype: Any, label: str
 ) -> Callable[[Array, Array], Array]:
-    """`function(achieved, desired, info)` over batches: called once if it is vectorised, else in a loop, with a warning."""
+    """`function(achieved, desired, info)` over batches: one call if it is vectorised, else a loop, with a warning."""
     singles = np.array([function(a, d, info) for a, d in zip(achieved, desired, strict=True)], dtype).reshape(-1)
     try:
         at_once = np.asarray(function(achieved, desired, {}))

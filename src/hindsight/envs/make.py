@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import io
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -37,7 +39,7 @@ def register_robotics() -> bool:
     """Register the Fetch and Hand ids if Gymnasium-Robotics is installed."""
     os.environ.setdefault("MUJOCO_GL", "egl" if not os.environ.get("DISPLAY") else "glfw")
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # it prints a notice on import
             warnings.simplefilter("ignore")
             import gymnasium_robotics
     except ImportError:
@@ -54,9 +56,12 @@ def make(env_id: str, **kwargs: Any) -> Env:
     """`gymnasium.make` for any id, Fetch and Hand included; `module:Name-v0` imports the module first."""
     if is_robotics(env_id):
         check_mujoco()
-    register_robotics()
+    if env_id not in gym.registry:
+        register_robotics()
     if env_id not in gym.registry and ":" not in env_id:
-        raise HindsightError(f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists the goal envs")
+        raise HindsightError(
+            f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists the goal envs"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

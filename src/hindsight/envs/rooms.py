@@ -29,7 +29,7 @@ LAYOUTS = {"empty": EMPTY, "four_rooms": FOUR_ROOMS}
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])  # up, down, left, right
 
 
-class RoomsEnv(gym.Env[dict[str, Array], np.int64]):
+class RoomsEnv(gym.Env[Any, Any]):
     """Goal env on a grid. Observations and goals are (row, column); a move into a wall stays where it is.
 
     Reward 0 when a step reaches the goal, else -1; reaching it terminates the episode. The goal is uniform over the
@@ -55,7 +55,7 @@ class RoomsEnv(gym.Env[dict[str, Array], np.int64]):
         self.render_mode = render_mode
         high = np.array([rows - 1, columns - 1], np.float32)
         position = gym.spaces.Box(np.zeros(2, np.float32), high, dtype=np.float32)
-        self.observation_space = gym.spaces.Dict(
+        self.observation_space: gym.spaces.Dict[Any] = gym.spaces.Dict(
             {"observation": position, "achieved_goal": position, "desired_goal": position}
         )
         self.action_space = gym.spaces.Discrete(len(MOVES))
@@ -106,4 +106,8 @@ class RoomsEnv(gym.Env[dict[str, Array], np.int64]):
 
     def _observe(self) -> dict[str, Array]:
         position = self._position.astype(np.float32)
-        return {"observation": position, "achieved_goal": position.copy(), "desired_goal": self._goal.astype(np.float32)}
+        return {
+            "observation": position,
+            "achieved_goal": position.copy(),
+            "desired_goal": self._goal.astype(np.float32),
+        }

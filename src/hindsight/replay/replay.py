@@ -12,18 +12,18 @@ from hindsight.episodes import Episodes
 from hindsight.goals import DESIRED, RULES, another_episode, relabelled_count
 from hindsight.replay.samplers import MovedSampler, Sampler, UniformSampler
 from hindsight.replay.storage import Storage
-from hindsight.types import Array, Bools, Floats, Ints
+from hindsight.types import Array, Bools, Ints, Tensor
 
 
 class Batch(NamedTuple):
     """`U` batches of `B` transitions each, as the learner reads them: every array is [U, B, ...]."""
 
-    observation: Floats
-    next_observation: Floats
-    goal: Floats  # features
-    action: Array
-    reward: Floats
-    terminated: Floats  # 0 or 1
+    observation: Tensor
+    next_observation: Tensor
+    goal: Tensor  # features
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor  # 0 or 1
 
 
 class Addresses(NamedTuple):

@@ -8,12 +8,13 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 
+from hindsight.config import flatten
 from hindsight.errors import HindsightError
 from hindsight.training.run import Run
 from hindsight.types import Array
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for the colour-blind
 STYLES = ("-", "--", "-.", ":")
@@ -40,7 +41,9 @@ def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
             style = {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[i % len(STYLES)]}
             axis.plot(across, success.mean(axis=0), label=label, marker=".", **style)
             if len(runs) > 1:
-                axis.fill_between(across, success.min(axis=0), success.max(axis=0), alpha=0.15, color=style["color"], lw=0)
+                axis.fill_between(
+                    across, success.min(axis=0), success.max(axis=0), alpha=0.15, color=style["color"], lw=0
+                )
     axes[0].set(xlabel="env steps", ylabel="success rate", ylim=(-0.02, 1.02))
     axes[1].set(xlabel="minutes of training")
     for axis in axes:
@@ -51,3 +54,14 @@ def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
     figure.suptitle(title)
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def group(runs: Sequence[Run]) -> dict[str, Sequence[Run]]:
+    """Runs that differ in seed only, together, under a label made of the settings in which the groups differ."""
+    settings = [{k: str(v) for k, v in flatten(run.config).items() if k not in ("seed", "workers")} for run in runs]
+    differing = [k for k in settings[0] if len({s.get(k) for s in settings}) > 1]
+    groups: dict[str, list[Run]] = {}
+    for run, values in zip(runs, settings, strict=True):
+        label = ", ".join(f"{k.rpartition('.')[2]} {values.get(k)}" for k in differing) or run.config.env
+        groups.setdefault(label, []).append(run)
+    return {f"{label} ({len(group)} seeds)" if len(group) > 1 else label: group for label, group in groups.items()}

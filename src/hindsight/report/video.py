@@ -36,9 +36,7 @@ def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> It
                 break
 
 
-def record(
-    policy: Policy, make_env: Callable[..., Env], path: Path, episodes: int, seed: int, horizon: int
-) -> Path:
+def record(policy: Policy, make_env: Callable[..., Env], path: Path, episodes: int, seed: int, horizon: int) -> Path:
     """Write a video of some episodes; the frame turns green on success."""
     try:
         with warnings.catch_warnings():
@@ -51,9 +49,8 @@ def record(
         raise
     except Exception as error:  # every OpenGL binding fails in its own way
         raise HindsightError(NO_RENDERING.format(" ".join(str(error).split())[:120])) from None
-    with imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error") as writer:
-        for frame in frames:
-            writer.append_data(frame)
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # else it forks, which JAX's threads do not survive
+    imageio.mimwrite(path, frames, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error")  # type: ignore[arg-type]
     return path
 
 

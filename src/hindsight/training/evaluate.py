@@ -20,7 +20,9 @@ class Evaluation:
     @staticmethod
     def of(episodes: Episodes) -> Evaluation:
         return Evaluation(
-            float(np.mean(episodes.final_success())), float(np.mean(episodes.returns(), dtype=np.float64)), len(episodes)
+            float(np.mean(episodes.final_success())),
+            float(np.mean(episodes.returns(), dtype=np.float64)),
+            len(episodes),
         )
 
 

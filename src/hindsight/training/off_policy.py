@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from hindsight.agents import make_agent
-from hindsight.collect import Collector, episode_seeds
+from hindsight.agents import Agent, make_agent
+from hindsight.collect import Act, Collector, episode_seeds
 from hindsight.config import TrainConfig
 from hindsight.envs.batch import EnvBatch
 from hindsight.envs.contract import GoalEnvSpec
@@ -88,7 +88,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
         yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
 
 
-def _explorer(agent: Any, state: Any, scale: Scale, exploration: Any, key: jax.Array) -> Callable[[Floats, Floats], Array]:
+def _explorer(agent: Agent, state: Any, scale: Scale, exploration: Any, key: jax.Array) -> Act:
     calls = 0
 
     def act(observation: Floats, goal: Floats) -> Array:

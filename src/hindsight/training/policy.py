@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -32,7 +31,7 @@ TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
 
 
 class Policy:
-    """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation, or a batch with a leading axis."""
+    """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation or a batch of them."""
 
     def __init__(
         self, env: str, agent: Agent, parameters: Params, scale: Scale, observation: Features, goal: Features
@@ -73,7 +72,7 @@ class Policy:
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed."""
-        tensors = {f"parameters/{k}": np.asarray(v) for k, v in flatten_dict(self.parameters, sep="/").items()}
+        tensors = {f"parameters/{k}": np.asarray(v) for k, v in _flat(self.parameters).items()}
         tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.scale._asdict().items()}
         description = {
             "format": FORMAT,
@@ -95,7 +94,9 @@ class Policy:
         try:
             data = json.loads((directory / DESCRIPTION).read_bytes())
             if data["format"] > FORMAT:
-                raise HindsightError(f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update")
+                raise HindsightError(
+                    f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
+                )
             tensors = load_tensors((directory / TENSORS).read_bytes())
             if data["agent"]["method"] not in AGENTS:
                 raise HindsightError(f"{directory / DESCRIPTION}: unknown method {data['agent']['method']!r}")
@@ -119,16 +120,24 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
             None if returns is None else (float(returns[0]), float(returns[1])),
         ),
     )
-    parameters = unflatten_dict(
-        {k.removeprefix("parameters/"): jnp.asarray(v) for k, v in tensors.items() if k.startswith("parameters/")},
-        sep="/",
-    )
     expected = jax.eval_shape(lambda: agent.actor_parameters(agent.init(jax.random.key(0))))
-    if jax.tree.map(jnp.shape, parameters) != jax.tree.map(jnp.shape, expected):
-        raise HindsightError("the tensors do not fit the description of the network")
+    found = {k.removeprefix("parameters/"): v for k, v in tensors.items() if k.startswith("parameters/")}
+    if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in _flat(expected).items()}:
+        raise ValueError("the tensors do not fit the description of the network")
+    parameters = jax.tree.unflatten(jax.tree.structure(expected), [jnp.asarray(found[k]) for k in _flat(expected)])
     scale = Scale(**{name: jnp.asarray(tensors[f"scale/{name}"]) for name in Scale._fields})
-    observation, goal = (Features(tuple(data[key]["shape"]), int(data[key]["categories"])) for key in ("observation", "goal"))
+    observation, goal = (
+        Features(tuple(data[key]["shape"]), int(data[key]["categories"])) for key in ("observation", "goal")
+    )
     return Policy(str(data["env"]), agent, parameters, scale, observation, goal)
+
+
+def _flat(parameters: Params) -> dict[str, Any]:
+    """The leaves of a parameter tree by their path, in the tree's own order."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+        for path, leaf in jax.tree.leaves_with_path(parameters)
+    }
 
 
 def write_aside(path: Path, content: bytes) -> None:

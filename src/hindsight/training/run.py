@@ -84,7 +84,9 @@ def read_config(path: Path) -> TrainConfig:
     if path.is_dir():
         path = path / CONFIG
     if not path.is_file():
-        raise HindsightError(f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}")
+        raise HindsightError(
+            f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
+        )
     try:
         return from_json(json.loads(path.read_bytes()))
     except (ValueError, RecursionError) as error:

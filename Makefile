@@ -1,0 +1,37 @@
+# Needs only python3 (3.11 or newer) and make. Everything is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: setup demo test test-slow lint bench clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Hindsight needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	@echo "Setting up .venv (once; about a minute) ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install -c constraints.txt -e '.[robotics,dev]'
+	@touch $@
+
+demo: setup
+	@$(BIN)/hindsight demo
+
+test: setup lint
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(BIN)/hindsight bench learner
+
+clean:
+	rm -rf .venv

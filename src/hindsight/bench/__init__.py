@@ -1,0 +1,1 @@
+"""Benchmarks: this library, its peers and the machine's limit in one run, as ratios."""

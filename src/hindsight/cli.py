@@ -1,0 +1,429 @@
+"""The command line: parses, calls, and turns every HindsightError into one line and exit code 2."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from hindsight.config import TrainConfig, flatten
+from hindsight.errors import HindsightError, nearest
+from hindsight.schedules import Schedule
+
+T = TypeVar("T")
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+
+@dataclass
+class Train:
+    """Train on a goal env. Options not given come from the env's preset."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
+    settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """Repeat a run: take all settings from its config.json instead of the preset."""
+    run_dir: Path | None = None
+    """Where to put the run; by default a new directory under runs/."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def train(arguments: Sequence[str]) -> int:
+    from hindsight import api
+    from hindsight.envs.make import factory
+    from hindsight.presets import preset
+    from hindsight.report.curves import draw
+    from hindsight.training.run import read_config
+
+    rest, env_kwargs = _take_env_kwargs(arguments)
+    config_path, env = _option(rest, "--config"), _env_argument(rest)
+    base = read_config(Path(config_path)) if config_path else None
+    if env is None and base is None:
+        if not {"-h", "--help"} & set(rest):
+            raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
+        default = TrainConfig(env="ENV")
+        _parse(Train, rest, "hindsight train", Train("ENV", default))
+        return 0
+    env = env or (base.env if base else "")
+    env_kwargs = env_kwargs or (base.env_kwargs if base else {})
+    time_limit = _option(rest, "--max-episode-steps") or (base.max_episode_steps if base else None)
+    make_env = factory(env, env_kwargs)
+    spec = api.describe(env, make_env, int(time_limit) if time_limit and str(time_limit).isdigit() else None)
+    default = base or preset(env, spec.actions.discrete, spec.horizon, env_kwargs)
+    options = _parse(Train, rest, "hindsight train", Train(env, default))
+    run = api.train_config(options.settings, spec, make_env, options.run_dir, quiet=options.quiet)
+    draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
+    if not options.quiet:
+        print(
+            f"run: {run.path}   success rate {run.summary['success_rate']:.2f}   {run.summary['minutes']:.1f} minutes"
+        )
+        print(f"next: hindsight eval {run.path} · hindsight watch {run.path}")
+    return 0
+
+
+@dataclass
+class Eval:
+    """Evaluate a run's policy, greedily, on fresh episodes."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+    episodes: int = 100
+    seed: int = 0
+    """Seed of the episodes' starts."""
+    json: bool = False
+    """Print one JSON object: success_rate, mean_return, episodes."""
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    options = _parse(Eval, arguments, "hindsight eval")
+    result = _evaluate(options.run, options.episodes, options.seed)
+    if options.json:
+        print(json.dumps(result))
+    else:
+        print(
+            f"success rate {result['success_rate']:.3f}   mean return {result['mean_return']:.2f}   "
+            f"{result['episodes']} episodes"
+        )
+    return 0
+
+
+def _evaluate(path: Path, episodes: int, seed: int) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from hindsight import api
+    from hindsight.collect import Collector
+    from hindsight.envs.batch import make_batch
+    from hindsight.envs.make import factory
+    from hindsight.training.evaluate import evaluate as evaluate_policy
+    from hindsight.training.run import Run
+
+    if episodes < 1:
+        raise HindsightError(f"--episodes must be at least 1, got {episodes}")
+    run = Run.open(path)
+    policy = run.policy
+    config = run.config
+    make_env = factory(config.env, config.env_kwargs)
+    spec = api.describe(config.env, make_env, config.max_episode_steps)
+    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.workers)
+    try:
+        return asdict(evaluate_policy(Collector(envs, spec), policy.act, episodes, seed))
+    finally:
+        envs.close()
+
+
+@dataclass
+class Watch:
+    """See a run's policy at work: writes a video file, or opens a window."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+    episodes: int = 5
+    seed: int = 0
+    """Seed of the episodes' starts."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The video file; by default video.mp4 in the run directory."""
+    window: bool = False
+    """Open a window instead (needs a screen)."""
+
+
+def watch(arguments: Sequence[str]) -> int:
+    options = _parse(Watch, arguments, "hindsight watch")
+    path = _watch(options)
+    if path is not None:
+        print(f"video: {path}")
+    return 0
+
+
+def _watch(options: Watch) -> Path | None:
+    from functools import partial
+
+    from hindsight import api
+    from hindsight.envs.make import factory, make
+    from hindsight.report import video
+    from hindsight.training.run import Run
+
+    if options.episodes < 1:
+        raise HindsightError(f"--episodes must be at least 1, got {options.episodes}")
+    run = Run.open(options.run)
+    config, policy = run.config, run.policy
+    make_env = partial(make, config.env, **config.env_kwargs)
+    horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
+    if options.window:
+        video.window(policy, make_env, options.episodes, options.seed, horizon)
+        return None
+    return video.record(
+        policy, make_env, options.output or run.path / "video.mp4", options.episodes, options.seed, horizon
+    )
+
+
+@dataclass
+class Plot:
+    """Draw the learning curves of runs, against steps and minutes. Runs that differ in seed only share a line."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curves.png")
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    """A name per line, in the order of the runs; by default the settings in which they differ."""
+
+
+def plot(arguments: Sequence[str]) -> int:
+    from hindsight.report.curves import draw, group
+    from hindsight.training.run import Run
+
+    options = _parse(Plot, arguments, "hindsight plot")
+    if not options.runs:
+        raise HindsightError("which runs? For example: hindsight plot runs/*")
+    groups = group([Run.open(path) for path in options.runs])
+    if options.labels:
+        if len(options.labels) != len(groups):
+            raise HindsightError(f"{len(options.labels)} labels for {len(groups)} lines: {', '.join(groups)}")
+        groups = dict(zip(options.labels, groups.values(), strict=True))
+    draw(
+        groups,
+        options.output,
+        options.title or ", ".join(dict.fromkeys(r.config.env for g in groups.values() for r in g)),
+    )
+    print(f"figure: {options.output}")
+    return 0
+
+
+def envs(arguments: Sequence[str]) -> int:
+    """List the goal envs that are installed."""
+    import gymnasium as gym
+
+    from hindsight.envs.make import register_robotics
+
+    _parse(Envs, arguments, "hindsight envs")
+    if not register_robotics():
+        print("Fetch and Hand need the robotics extra: pip install 'hindsight-rl[robotics]'")
+    ours = ("hindsight/", "FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4")
+    hands = re.compile(r"Hand(Reach|Manipulate(Block|Egg|Pen)\w*)-v\d+$")
+    for env_id in sorted(gym.registry):
+        if env_id.startswith(ours) or (hands.match(env_id) and "Touch" not in env_id and "Dense" not in env_id):
+            print(env_id)
+    print("...and any Gymnasium env with observation, achieved_goal, desired_goal and compute_reward")
+    return 0
+
+
+@dataclass
+class Envs:
+    """List the goal envs that are installed."""
+
+
+@dataclass
+class Doctor:
+    """Check the installation, and the goal-env contract of an env."""
+
+    env: Annotated[str | None, tyro.conf.Positional] = None
+    """An env id to check."""
+
+
+def doctor(arguments: Sequence[str]) -> int:
+    from hindsight.doctor import examine
+
+    return examine(_parse(Doctor, arguments, "hindsight doctor").env)
+
+
+@dataclass
+class Bench:
+    """Measure this machine and this library, as ratios within one run."""
+
+    what: Annotated[Literal["learner"], tyro.conf.Positional]
+    """learner: time per DDPG update, against its matrix products alone and against Stable-Baselines3."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def bench(arguments: Sequence[str]) -> int:
+    from hindsight.bench import learner
+
+    options = _parse(Bench, arguments, "hindsight bench")
+    result = learner.run()
+    print(json.dumps(result) if options.json else learner.table(result))
+    return 0
+
+
+@dataclass
+class Demo:
+    """Train an arm to reach, evaluate it, and make a video and a learning curve."""
+
+    seed: int = 0
+
+
+def demo(arguments: Sequence[str]) -> int:
+    options = _parse(Demo, arguments, "hindsight demo")
+    path = next(p for i in range(1, 10**6) if not (p := Path("runs") / ("demo" if i == 1 else f"demo-{i}")).exists())
+    print("Training a Fetch arm to reach a point, with hindsight experience replay (about a minute) ...")
+    train(["FetchReach-v4", "--run-dir", str(path), "--seed", str(options.seed)])
+    result = _evaluate(path, 100, 0)
+    print(f"\nsuccess rate on {result['episodes']} fresh episodes: {result['success_rate']:.2f}")
+    try:
+        print(f"video:          {_watch(Watch(path))}")
+    except HindsightError as error:
+        print(f"no video: {error}")
+    print(f"learning curve: {path / 'learning_curve.png'}")
+    print("\nWhat to try next (`source .venv/bin/activate` first):")
+    print("  hindsight train hindsight/BitFlip-v0     flip bits: seconds")
+    print("  hindsight train FetchPush-v4             push a box to a goal: about ten minutes")
+    print("  hindsight train --help                   every setting")
+    return 0 if result["success_rate"] >= 0.95 else 1
+
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "train": (train, "train on a goal env"),
+    "eval": (evaluate, "evaluate a run's policy on fresh episodes"),
+    "watch": (watch, "video (or window) of a run's policy"),
+    "plot": (plot, "learning curves of runs"),
+    "envs": (envs, "list the goal envs"),
+    "doctor": (doctor, "check the installation or an env"),
+    "bench": (bench, "measure speed, as ratios within one run"),
+    "demo": (demo, "train, evaluate and film a Fetch arm"),
+}
+
+
+# ------------------------------------------------------------------------------------------------------------ parsing
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.showwarning = _one_line_warning
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        sys.exit(_dispatch(arguments))
+    except HindsightError as error:
+        print(f"hindsight: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\nhindsight: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: hindsight COMMAND ...\n\nHindsight learning for goal-directed tasks with sparse rewards.\n")
+        print("\n".join(f"  {name:8} {text}" for name, (_, text) in COMMANDS.items()))
+        print("\n`hindsight COMMAND --help` shows the options of a command.")
+        return 0
+    if arguments[0] == "--version":
+        from hindsight import __version__
+
+        print(f"hindsight {__version__}")
+        return 0
+    if arguments[0] not in COMMANDS:
+        raise HindsightError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
+    return COMMANDS[arguments[0]][0](arguments[1:])
+
+
+def _parse(kind: type[T], arguments: Sequence[str], prog: str, default: T | None = None) -> T:
+    """Parse with tyro; its boxed errors become one line, misspelt options get the nearest name."""
+    errors = io.StringIO()
+    try:
+        with _registry(), contextlib.redirect_stderr(errors):
+            options: dict[str, Any] = {} if default is None else {"default": default}
+            parsed: T
+            parsed, unknown = tyro.cli(
+                kind,
+                args=list(arguments),
+                prog=prog,
+                return_unknown_args=True,
+                config=(tyro.conf.AvoidSubcommands,),
+                **options,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise HindsightError(f"{_unboxed(errors.getvalue())} (see {prog} --help)") from None
+    if unknown:
+        names = flatten(parsed) if dataclasses.is_dataclass(parsed) else {}
+        known = ["--" + name.removeprefix("settings.").replace("_", "-") for name in names]
+        raise HindsightError(f"unknown option {unknown[0]!r}.{nearest(unknown[0], known)} (see {prog} --help)")
+    return parsed
+
+
+def _registry() -> ConstructorRegistry:
+    """Teaches tyro to read schedules."""
+    registry = ConstructorRegistry()
+
+    @registry.primitive_rule
+    def schedule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Schedule] | None:
+        if info.type is not Schedule:
+            return None
+        return PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="SCHEDULE",
+            instance_from_str=lambda args: Schedule.parse(args[0]),
+            is_instance=lambda value: isinstance(value, Schedule),
+            str_from_instance=lambda value: [str(value)],
+        )
+
+    return registry
+
+
+def _unboxed(text: str) -> str:
+    """The first paragraph of one of tyro's boxed messages, on one line."""
+    lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
+    first = lines[: next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))]
+    return " ".join(first) or "cannot read the options"
+
+
+def _take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Split off `--env.NAME VALUE` and `--env.NAME=VALUE`."""
+    rest: list[str] = []
+    kwargs: dict[str, Any] = {}
+    queue = list(arguments)
+    while queue:
+        token = queue.pop(0)
+        if not token.startswith("--env."):
+            rest.append(token)
+            continue
+        name, equals, value = token.removeprefix("--env.").partition("=")
+        if not equals and not queue:
+            raise HindsightError(f"--env.{name} needs a value")
+        value = value if equals else queue.pop(0)
+        try:
+            kwargs[name.replace("-", "_")] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            kwargs[name.replace("-", "_")] = value
+    return rest, kwargs
+
+
+def _env_argument(arguments: Sequence[str]) -> str | None:
+    """The env id among the arguments: the first one if it is no option, else whatever looks like an id."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0]
+    return next((a for a in arguments if re.fullmatch(r"[\w:./-]+-v\d+", a) and not a.startswith("-")), None)
+
+
+def _option(arguments: Sequence[str], name: str) -> str | None:
+    """The value of an option, before the full parse."""
+    for i, token in enumerate(arguments):
+        if token.startswith(name + "="):
+            return token.partition("=")[2]
+        if token == name and i + 1 < len(arguments):
+            return arguments[i + 1]
+    return None
+
+
+def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"hindsight: warning: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`hindsight doctor`: checks what usually goes wrong, and says what to do about it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+
+from hindsight.envs.contract import inspect
+from hindsight.envs.make import check_mujoco, make, register_robotics
+from hindsight.errors import HindsightError
+from hindsight.training.run import machine, versions
+
+_RENDER = """
+from hindsight.envs.make import make
+env = make({env!r}, render_mode="rgb_array")
+env.reset(seed=0)
+image = env.render()
+assert image.ndim == 3 and image.std() > 0, "the picture is empty"
+"""
+
+
+def examine(env_id: str | None) -> int:
+    """Print a line per check; 0 if all are well, else 2."""
+    well = True
+
+    def report(ok: bool, text: str) -> None:
+        nonlocal well
+        well &= ok
+        print(f"{'ok  ' if ok else 'FAIL'}  {text}")
+
+    info = machine()
+    report(
+        sys.version_info >= (3, 11),
+        f"Python {info['python']} on {info['system']}, {info['cpu']}, {info['cores']} cores",
+    )
+    report(True, ", ".join(f"{name} {number}" for name, number in versions().items()))
+    threads = os.environ.get("XLA_FLAGS", "")
+    report(
+        True,
+        f"JAX learns on {info['cores']} threads, envs are simulated in {info['cores']} processes in between"
+        + (f" (XLA_FLAGS={threads})" if threads else ""),
+    )
+    robotics = register_robotics()
+    if robotics:
+        try:
+            check_mujoco()
+            report(True, "MuJoCo and Gymnasium-Robotics fit together")
+        except HindsightError as error:
+            report(False, str(error))
+            robotics = False
+    else:
+        print("--    no Fetch and Hand envs: pip install 'hindsight-rl[robotics]'")
+    if robotics:
+        report(*_rendering("FetchReach-v4"))
+    if env_id is not None:
+        for ok, text in _contract(env_id):
+            report(ok, text)
+    return 0 if well else 2
+
+
+def _rendering(env_id: str) -> tuple[bool, str]:
+    """Render in a process of its own: a broken OpenGL can take the process with it."""
+    result = subprocess.run(
+        [sys.executable, "-c", _RENDER.format(env=env_id)], capture_output=True, text=True, timeout=120, check=False
+    )
+    backend = os.environ.get("MUJOCO_GL", "the default")
+    if result.returncode == 0:
+        return True, f"rendering works (MUJOCO_GL={backend})"
+    last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
+    return False, (
+        f"rendering fails with MUJOCO_GL={backend} ({last[:100]}): install libegl1 or libosmesa6 "
+        "and set MUJOCO_GL=egl or MUJOCO_GL=osmesa"
+    )
+
+
+def _contract(env_id: str) -> list[tuple[bool, str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            spec = inspect(make(env_id), env_id)
+        except HindsightError as error:
+            return [(False, str(error))]
+    actions = (
+        f"{spec.actions.choices} discrete actions"
+        if spec.actions.discrete
+        else f"{spec.actions.dim} continuous actions"
+    )
+    reward = "sparse" if spec.success_reward is not None else "dense"
+    ends = "recomputed" if spec.goal_terminated is not None else "learnt from successes that end an episode"
+    lines = [
+        (
+            True,
+            f"{env_id} keeps the goal-env contract: observation {spec.observation.dim}, goal {spec.goal.dim}, "
+            f"{actions}, {spec.horizon} steps, {reward} reward, terminated of alternate goals {ends}, "
+            f"{spec.step_seconds * 1e3:.2f} ms per step",
+        )
+    ]
+    return lines + [(True, f"note: {w.message}") for w in caught if issubclass(w.category, UserWarning)]

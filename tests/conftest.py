@@ -1,0 +1,100 @@
+"""Goal envs that break or stretch the contract, and builders of random episodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from hindsight.envs.contract import GoalEnvSpec, inspect
+from hindsight.episodes import Episodes
+
+
+class LineEnv(gym.Env[Any, Any]):
+    """A third-party goal env: a point on a line moves by the action; the goal is a place. Ends on success.
+
+    Deliberately not like ours: it calls success `success`, and has no compute_terminated.
+    """
+
+    metadata = {"render_modes": []}
+    max_episode_steps = 12
+
+    def __init__(self, discrete: bool = False, ends: bool = True) -> None:
+        self.ends = ends
+        box = gym.spaces.Box(-10, 10, (1,), np.float64)
+        self.observation_space = gym.spaces.Dict({"observation": box, "achieved_goal": box, "desired_goal": box})
+        self.action_space = gym.spaces.Discrete(3) if discrete else gym.spaces.Box(-2.0, 4.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1)
+        self.goal = self.np_random.uniform(-5, 5, 1)
+        self.steps = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        move = float(action) - 1 if isinstance(self.action_space, gym.spaces.Discrete) else float(action[0])
+        self.x = np.clip(self.x + move, -10, 10)
+        self.steps += 1
+        reward = float(np.asarray(self.compute_reward(self.x, self.goal, {})))
+        success = reward == 0.0
+        truncated = self.steps >= self.max_episode_steps
+        return self._observe(), reward, bool(success and self.ends), truncated, {"success": success}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (np.abs(achieved - desired)[..., 0] < 0.5).astype(np.float64) - 1.0
+
+    def _observe(self) -> dict[str, Any]:
+        return {"observation": self.x.copy(), "achieved_goal": self.x.copy(), "desired_goal": self.goal.copy()}
+
+
+class SingleGoalEnv(LineEnv):
+    """compute_reward takes one pair of goals at a time."""
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return 0.0 if abs(float(achieved[0]) - float(desired[0])) < 0.5 else -1.0
+
+
+class NaNEnv(LineEnv):
+    """Its observations turn NaN after a few steps."""
+
+    def _observe(self) -> dict[str, Any]:
+        observation = super()._observe()
+        if self.steps > 4:
+            observation["observation"][:] = np.nan
+        return observation
+
+
+gym.register("test/Line-v0", LineEnv)
+gym.register("test/NaN-v0", NaNEnv)
+
+
+@pytest.fixture
+def line_spec() -> GoalEnvSpec:
+    return inspect(LineEnv())
+
+
+def random_episodes(
+    rng: np.random.Generator, count: int, horizon: int, spec: GoalEnvSpec, mark: float = 0.0
+) -> Episodes:
+    """Episodes of unequal length whose observations spell out where they come from: [mark + episode, t]."""
+    length = rng.integers(1, horizon + 1, count)
+    goal_shape = spec.goal.shape
+    observation = np.zeros((count, horizon + 1, spec.observation.dim), np.float32)
+    observation[..., 0] = (mark + np.arange(count))[:, None]
+    if spec.observation.dim > 1:
+        observation[..., 1] = np.arange(horizon + 1)
+    achieved = rng.uniform(-3, 3, (count, horizon + 1, *goal_shape)).astype(spec.goal_dtype)
+    desired = rng.uniform(-3, 3, (count, *goal_shape)).astype(spec.goal_dtype)
+    action = (
+        rng.integers(0, spec.actions.choices, (count, horizon))
+        if spec.actions.discrete
+        else rng.uniform(-1, 1, (count, horizon, spec.actions.dim)).astype(np.float32)
+    )
+    flat = lambda x: x.reshape(-1, *goal_shape)  # noqa: E731
+    repeated = np.repeat(desired[:, None], horizon, axis=1)
+    reward = spec.goal_reward(flat(achieved[:, 1:]), flat(repeated)).reshape(count, horizon)
+    terminated = np.zeros((count, horizon), np.bool_)
+    return Episodes(observation, achieved, desired, action, reward, terminated, reward == 0, length)

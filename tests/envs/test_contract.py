@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from conftest import LineEnv, NaNEnv, SingleGoalEnv
+
+from hindsight.envs import make as make_module
+from hindsight.envs.contract import inspect
+from hindsight.envs.make import check_mujoco, factory, make
+from hindsight.errors import HindsightError
+
+
+def test_describes_a_third_party_env() -> None:
+    spec = inspect(LineEnv())
+    assert (spec.observation.dim, spec.goal.dim, spec.horizon) == (1, 1, 12)
+    assert spec.actions.low == (-2.0,)
+    assert spec.actions.high == (4.0,)
+    assert spec.goal_dtype == np.float64
+    assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
+    assert spec.goal_terminated is None
+    assert spec.reached(np.array([[1.0], [2.0]]), np.array([[1.2], [3.0]])).tolist() == [True, False]
+
+
+def test_discrete_actions_and_positive_rewards() -> None:
+    class Positive(LineEnv):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return super().compute_reward(achieved, desired, info) + 1.0
+
+    spec = inspect(Positive(discrete=True))
+    assert spec.actions.choices == 3
+    assert (spec.success_reward, spec.reward_bounds) == (1.0, (0.0, 1.0))
+
+
+def test_single_goal_rewards_are_looped_over_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="slow"):
+        spec = inspect(SingleGoalEnv())
+    a, d = np.linspace(-1, 1, 9)[:, None], np.zeros((9, 1))
+    assert (spec.goal_reward(a, d) == inspect(LineEnv()).goal_reward(a, d)).all()
+
+
+def test_a_single_goal_reward_that_broadcasts_wrongly_is_not_taken_for_vectorised() -> None:
+    class Norm(LineEnv):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return 0.0 if np.linalg.norm(achieved - desired) < 0.5 else -1.0  # a batch gives one number
+
+    with pytest.warns(UserWarning, match="slow"):
+        spec = inspect(Norm())
+    assert spec.goal_reward(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [0.0, -1.0]
+
+
+def test_terminated_is_recomputed_and_a_single_goal_one_is_looped_over() -> None:
+    class Ends(LineEnv):
+        def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return bool(np.linalg.norm(achieved - desired) < 0.5)
+
+    with pytest.warns(UserWarning, match="compute_terminated"):
+        spec = inspect(Ends())
+    assert spec.goal_terminated is not None
+    assert spec.goal_terminated(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [True, False]
+
+
+def test_never_terminating_env_returns_one_false_for_any_batch() -> None:
+    class Never(LineEnv):
+        def compute_terminated(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return False
+
+    spec = inspect(Never())
+    assert spec.goal_terminated is not None
+    assert spec.goal_terminated(np.zeros((4, 1)), np.zeros((4, 1))).tolist() == [False] * 4
+
+
+def test_compute_reward_is_found_behind_wrappers() -> None:
+    assert inspect(gym.wrappers.TimeLimit(gym.wrappers.OrderEnforcing(LineEnv()), 7)).horizon in (7, 12)
+
+
+def test_warns_when_step_and_compute_reward_disagree() -> None:
+    with pytest.warns(UserWarning, match="learning uses compute_reward"):
+        inspect(gym.wrappers.TransformReward(LineEnv(), lambda r: 10 * r - 1))
+
+
+class NoReward(LineEnv):
+    compute_reward = property()  # type: ignore[assignment]
+
+
+class NoLimit(LineEnv):
+    max_episode_steps = 0
+
+
+def unequal_goals() -> LineEnv:
+    env = LineEnv()
+    spaces = dict(env.observation_space.spaces) | {"desired_goal": gym.spaces.Box(-1, 1, (2,))}  # type: ignore[attr-defined]
+    env.observation_space = gym.spaces.Dict(spaces)
+    return env
+
+
+def endless_actions() -> LineEnv:
+    env = LineEnv()
+    env.action_space = gym.spaces.Box(-np.inf, np.inf, (1,))
+    return env
+
+
+def nested_observation() -> LineEnv:
+    env = LineEnv()
+    spaces = dict(env.observation_space.spaces)  # type: ignore[attr-defined]
+    env.observation_space = gym.spaces.Dict(spaces | {"observation": gym.spaces.Text(5)})
+    return env
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: gym.make("CartPole-v1"), "is not a goal env"),
+        (NoReward, "no compute_reward"),
+        (NoLimit, "--max-episode-steps"),
+        (unequal_goals, "must agree"),
+        (endless_actions, "finite"),
+        (nested_observation, "Text"),
+    ],
+)
+def test_broken_contracts_say_what_is_missing(env: Any, message: str) -> None:
+    with pytest.raises(HindsightError, match=message):
+        inspect(env())
+
+
+def test_nan_in_observations() -> None:
+    env = NaNEnv()
+    env.reset(seed=0)
+    env.steps = 10
+    from hindsight.envs.batch import LocalEnvs
+
+    batch = LocalEnvs(NaNEnv, 1, 12)
+    batch.reset([0])
+    with pytest.raises(HindsightError, match="NaN"):
+        for _ in range(6):
+            batch.step(np.zeros((1, 1), np.float32))
+
+
+def test_unknown_env_names_the_nearest() -> None:
+    with pytest.raises(HindsightError, match="FetchPush-v4"):
+        make("FetchPuhs-v4")
+
+
+def test_too_new_mujoco_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"mujoco": "3.12.0", "gymnasium-robotics": "1.4.2"}
+    monkeypatch.setattr(make_module.importlib.metadata, "version", versions.__getitem__)
+    with pytest.raises(HindsightError, match="pip install 'mujoco<3.12'"):
+        check_mujoco()
+    with pytest.raises(HindsightError, match="mujoco<3.12"):
+        make("FetchReach-v4")
+
+
+def test_factory_of_an_object_a_function_and_an_id() -> None:
+    env = LineEnv()
+    assert factory(env)() is env
+    assert isinstance(factory(LineEnv)(), LineEnv)
+    assert factory("hindsight/BitFlip-v0", {"bits": 3})().action_space.n == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("env_id", ["FetchPush-v4", "HandReach-v3", "HandManipulateBlock-v1"])
+def test_robots_keep_the_contract(env_id: str) -> None:
+    spec = inspect(make(env_id), env_id)
+    assert spec.goal_terminated is not None
+    assert not spec.goal_terminated(np.zeros((2, *spec.goal.shape)), np.zeros((2, *spec.goal.shape))).any()
+    assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
+    assert spec.horizon in (50, 100)
