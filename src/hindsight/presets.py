@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hindsight.config import DDPGConfig, DQNConfig, ReplayConfig, TrainConfig
+from hindsight.schedules import Schedule
 
 # A lower rate at the end settles the policy: at a constant 1e-3 its success keeps swinging by some hundredths.
 _SETTLING = DDPGConfig(

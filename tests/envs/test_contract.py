@@ -5,8 +5,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from conftest import LineEnv, NaNEnv, SingleGoalEnv
 
+from conftest import LineEnv, NaNEnv, SingleGoalEnv
 from hindsight.envs import make as make_module
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import check_mujoco, factory, make

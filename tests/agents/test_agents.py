@@ -1,0 +1,190 @@
+"""Losses against numbers worked out by hand; exploration and targets as stated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hindsight.agents.ddpg import DDPG
+from hindsight.agents.dqn import DQN
+from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.shapes import Shapes
+from hindsight.config import DDPGConfig, DQNConfig
+from hindsight.envs.contract import Actions
+from hindsight.networks import MLP
+from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
+from hindsight.schedules import Schedule
+
+SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
+
+
+def linear(weights: list[list[float]], bias: list[float]) -> Any:
+    """Parameters of an MLP whose one hidden layer passes +x and -x through ReLU, so that it computes x @ weights + b."""
+    n = len(weights)
+    first = np.concatenate([np.eye(n), -np.eye(n)], axis=1)
+    second = np.concatenate([weights, -np.asarray(weights)], axis=0)
+    return {
+        "params": {
+            "Dense_0": {"kernel": jnp.asarray(first, jnp.float32), "bias": jnp.zeros(2 * n)},
+            "Dense_1": {"kernel": jnp.asarray(second, jnp.float32), "bias": jnp.asarray(bias, jnp.float32)},
+        }
+    }
+
+
+def batch(**changes: Any) -> Batch:
+    values: dict[str, Any] = {
+        "observation": [[1.0], [2.0]],
+        "next_observation": [[3.0], [4.0]],
+        "goal": [[1.0], [1.0]],
+        "action": [[0.5], [-0.5]],
+        "reward": [-1.0, 0.0],
+        "terminated": [0.0, 1.0],
+    }
+    return Batch(**{k: jnp.asarray(v) for k, v in (values | changes).items()})
+
+
+def test_td_target_bootstraps_unless_terminated_and_clips() -> None:
+    reward, terminated, value = (
+        jnp.array([-1.0, -1.0, -1.0]),
+        jnp.array([0.0, 1.0, 0.0]),
+        jnp.array([-4.0, -4.0, -100.0]),
+    )
+    assert td_target(reward, terminated, value, 0.5, None).tolist() == [-3.0, -1.0, -51.0]
+    assert td_target(reward, terminated, value, 0.5, (-2.0, 0.0)).tolist() == [-2.0, -1.0, -2.0]
+
+
+def ddpg(**settings: Any) -> tuple[DDPG, Any]:
+    """pi(s, g) = tanh(0.1 s), Q(s, g, a) = -s + g + 2 a, the same as targets."""
+    config = DDPGConfig(hidden=(4,), clip_target=False, **settings)
+    agent = DDPG(config, Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
+    state = DDPG(DDPGConfig(hidden=(4,)), agent.shapes).init(jax.random.key(0))
+    actor = linear([[0.1], [0.0]], [0.0])
+    critic = linear([[-1.0], [1.0], [2.0]], [0.0])
+    return agent, state._replace(actor=actor, critic=critic, target_actor=actor, target_critic=critic)
+
+
+def test_ddpg_critic_loss_by_hand() -> None:
+    agent, state = ddpg()
+    loss, (td_error, value) = agent.critic_loss(state.critic, state, SCALE, batch())
+    # Q(1, 1, .5) = 1, Q(2, 1, -.5) = -2; Q'(3, 1, tanh .3) = -2 + 2 tanh(.3); the second transition terminated.
+    first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
+    assert value.tolist() == pytest.approx([1.0, -2.0])
+    assert td_error.tolist() == pytest.approx([first, 2.0], abs=1e-5)
+    assert float(loss) == pytest.approx((first**2 + 4.0) / 2, abs=1e-4)
+
+
+def test_ddpg_actor_loss_by_hand() -> None:
+    agent, state = ddpg(action_l2=0.5)
+    loss, size = agent.actor_loss(state.actor, state, SCALE, batch())
+    a = np.tanh([0.1, 0.2])
+    q = np.array([0.0, -1.0]) + 2 * a
+    assert float(loss) == pytest.approx(-q.mean() + 0.5 * (a**2).mean(), abs=1e-5)
+    assert float(size) == pytest.approx(a.mean(), abs=1e-5)
+
+
+def test_ddpg_actions_are_scaled_to_the_env_range_and_back() -> None:
+    agent = DDPG(DDPGConfig(hidden=(4,)), Shapes(1, 1, Actions(0, (-2.0,), (4.0,)), 0.9))
+    assert agent._to_env(jnp.array([[-1.0], [0.0], [1.0]])).ravel().tolist() == [-2.0, 1.0, 4.0]
+    assert agent._to_unit(jnp.array([[-2.0], [1.0], [4.0]])).ravel().tolist() == [-1.0, 0.0, 1.0]
+
+
+def test_dqn_loss_by_hand_double_and_plain() -> None:
+    # online: Q(s) = [s, -s]; target: Q'(s) = [-s, 3 s]
+    shapes = Shapes(1, 1, Actions(choices=2), 0.9)
+    online, target = linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0]), linear([[-1.0, 3.0], [0.0, 0.0]], [0.0, 0.0])
+    one = batch(action=[0, 1])
+    for double, next_value in ((True, -3.0), (False, 9.0)):  # at s' = 3: the online argmax is 0, the target's is 1
+        agent = DQN(DQNConfig(hidden=(4,), double=double, clip_target=False), shapes)
+        state = agent.init(jax.random.key(0))._replace(network=online, target=target)
+        loss, (td_error, value) = agent.loss(online, state, SCALE, one)
+        first = -1.0 + 0.9 * next_value - 1.0
+        assert value.tolist() == [1.0, -2.0]
+        assert td_error.tolist() == pytest.approx([first, 2.0], abs=1e-5)
+        huber = (abs(first) - 0.5 + 1.5) / 2
+        assert float(loss) == pytest.approx(huber, abs=1e-5)
+
+
+def test_adam_first_step_is_the_learning_rate_times_the_sign() -> None:
+    import optax
+
+    params, gradient = jnp.array([1.0, 2.0]), jnp.array([0.3, -7.0])
+    moved, _ = adam_step(params, gradient, optax.scale_by_adam().init(params), 0.1)
+    assert moved.tolist() == pytest.approx([0.9, 2.1], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ddpg", "dqn"])
+def test_targets_move_only_every_so_many_updates(kind: str) -> None:
+    agent: Any
+    if kind == "ddpg":
+        agent = DDPG(
+            DDPGConfig(hidden=(8,), target_every=3, target_average=0.5), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9)
+        )
+        one, rates, pick = batch(), (1e-2, 1e-2), lambda s: (s.critic, s.target_critic)
+    else:
+        agent = DQN(DQNConfig(hidden=(8,), target_every=3, target_average=0.5), Shapes(1, 1, Actions(choices=2), 0.9))
+        one, rates, pick = batch(action=[0, 1]), 1e-2, lambda s: (s.network, s.target)
+    stack = lambda n: Batch(*(np.stack([np.asarray(x)] * n) for x in one))  # noqa: E731
+    state = agent.init(jax.random.key(1))
+    first = jax.tree.map(np.asarray, pick(state)[1])
+    state, td_errors, metrics = agent.update(state, SCALE, stack(2), rates)
+    assert td_errors.shape == (2, 2)
+    jax.tree.map(np.testing.assert_array_equal, pick(state)[1], first)
+    state, _, _ = agent.update(state, SCALE, stack(1), rates)
+    online, target = pick(state)
+    jax.tree.map(lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6), target, online, first)
+    assert set(metrics) >= {"critic_loss", "q_mean", "td_error"}
+
+
+def test_several_updates_in_one_call_equal_one_by_one() -> None:
+    agent = DDPG(DDPGConfig(hidden=(8,), target_every=2), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0)))
+    rng = np.random.default_rng(0)
+    batches = Batch(*(rng.standard_normal((5, *np.shape(x)), np.float32) for x in batch()))
+    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, batches, (1e-3, 1e-3))
+    alone = agent.init(jax.random.key(0))
+    for i in range(5):
+        alone, *_ = agent.update(alone, SCALE, Batch(*(x[i : i + 1] for x in batches)), (1e-3, 1e-3))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone)
+
+
+def test_ddpg_explores_as_stated() -> None:
+    agent, state = ddpg(noise=Schedule.parse(0.1), random_actions=Schedule.parse("linear(0.4, 0)"))
+    n = 20_000
+    rows = (jnp.zeros((n, 1)), jnp.ones((n, 1)))
+    key = jax.random.key(3)
+    noisy = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.1, 0.0), key, 0))
+    assert noisy.mean() == pytest.approx(0.0, abs=0.005)
+    assert noisy.std() == pytest.approx(0.1, rel=0.03)
+    mixed = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.0, 0.4), key, 0))
+    assert (mixed != 0).mean() == pytest.approx(0.4, abs=0.02)
+    assert agent.exploration(0.5) == (0.1, 0.2)
+    again = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.1, 0.0), key, 1))
+    assert (again != noisy).any()
+
+
+def test_dqn_explores_as_stated() -> None:
+    agent = DQN(DQNConfig(hidden=(4,)), Shapes(1, 1, Actions(choices=2), 0.9))
+    network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
+    rows = (jnp.zeros((20_000, 1)), jnp.ones((20_000, 1)))
+    assert not np.asarray(agent.act(network, SCALE, *rows)).any()
+    chosen = np.asarray(agent.explore(network, SCALE, *rows, 0.5, jax.random.key(0), 0))
+    assert chosen.mean() == pytest.approx(0.25, abs=0.015)
+
+
+def test_gamma_and_returns_follow_the_env() -> None:
+    from conftest import LineEnv
+    from hindsight.envs.contract import inspect
+
+    shapes = Shapes.of(inspect(LineEnv()), None)
+    assert shapes.gamma == pytest.approx(11 / 12)
+    assert shapes.returns == pytest.approx((-12.0, 0.0))
+    assert Shapes.of(inspect(LineEnv()), 0.5).returns == (-2.0, 0.0)
+
+
+def test_layer_norm_adds_parameters() -> None:
+    plain, normed = (MLP((4,), 1, layer_norm=x).init(jax.random.key(0), jnp.zeros((1, 2))) for x in (False, True))
+    assert len(jax.tree.leaves(normed)) == len(jax.tree.leaves(plain)) + 2
