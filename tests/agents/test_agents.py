@@ -24,13 +24,14 @@ SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
 
 
 def linear(weights: list[list[float]], bias: list[float]) -> Any:
-    """Parameters of an MLP whose one hidden layer passes +x and -x through ReLU, so that it computes x @ weights + b."""
+    """Parameters of an MLP with six hidden units that computes x @ weights + bias: ReLUs of +x and -x."""
     n = len(weights)
-    first = np.concatenate([np.eye(n), -np.eye(n)], axis=1)
-    second = np.concatenate([weights, -np.asarray(weights)], axis=0)
+    first, second = np.zeros((n, 6)), np.zeros((6, len(bias)))
+    first[:, : 2 * n] = np.concatenate([np.eye(n), -np.eye(n)], axis=1)
+    second[: 2 * n] = np.concatenate([weights, -np.asarray(weights)], axis=0)
     return {
         "params": {
-            "Dense_0": {"kernel": jnp.asarray(first, jnp.float32), "bias": jnp.zeros(2 * n)},
+            "Dense_0": {"kernel": jnp.asarray(first, jnp.float32), "bias": jnp.zeros(6)},
             "Dense_1": {"kernel": jnp.asarray(second, jnp.float32), "bias": jnp.asarray(bias, jnp.float32)},
         }
     }
@@ -60,9 +61,9 @@ def test_td_target_bootstraps_unless_terminated_and_clips() -> None:
 
 def ddpg(**settings: Any) -> tuple[DDPG, Any]:
     """pi(s, g) = tanh(0.1 s), Q(s, g, a) = -s + g + 2 a, the same as targets."""
-    config = DDPGConfig(hidden=(4,), clip_target=False, **settings)
+    config = DDPGConfig(hidden=(6,), clip_target=False, **settings)
     agent = DDPG(config, Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
-    state = DDPG(DDPGConfig(hidden=(4,)), agent.shapes).init(jax.random.key(0))
+    state = DDPG(DDPGConfig(hidden=(6,)), agent.shapes).init(jax.random.key(0))
     actor = linear([[0.1], [0.0]], [0.0])
     critic = linear([[-1.0], [1.0], [2.0]], [0.0])
     return agent, state._replace(actor=actor, critic=critic, target_actor=actor, target_critic=critic)
@@ -99,7 +100,7 @@ def test_dqn_loss_by_hand_double_and_plain() -> None:
     online, target = linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0]), linear([[-1.0, 3.0], [0.0, 0.0]], [0.0, 0.0])
     one = batch(action=[0, 1])
     for double, next_value in ((True, -3.0), (False, 9.0)):  # at s' = 3: the online argmax is 0, the target's is 1
-        agent = DQN(DQNConfig(hidden=(4,), double=double, clip_target=False), shapes)
+        agent = DQN(DQNConfig(hidden=(6,), double=double, clip_target=False), shapes)
         state = agent.init(jax.random.key(0))._replace(network=online, target=target)
         loss, (td_error, value) = agent.loss(online, state, SCALE, one)
         first = -1.0 + 0.9 * next_value - 1.0
@@ -167,7 +168,7 @@ def test_ddpg_explores_as_stated() -> None:
 
 
 def test_dqn_explores_as_stated() -> None:
-    agent = DQN(DQNConfig(hidden=(4,)), Shapes(1, 1, Actions(choices=2), 0.9))
+    agent = DQN(DQNConfig(hidden=(6,)), Shapes(1, 1, Actions(choices=2), 0.9))
     network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
     rows = (jnp.zeros((20_000, 1)), jnp.ones((20_000, 1)))
     assert not np.asarray(agent.act(network, SCALE, *rows)).any()

@@ -140,11 +140,13 @@ class WorkerEnvs:
         return self._call("step", actions)
 
     def _call(self, method: str, rows: Array) -> Frame:
-        shares = [share for share in np.array_split(rows, len(self._pipes)) if len(share)]
-        for i, share in enumerate(shares):
-            self._send(i, (method, share))
-        frames = [self._receive(i) for i in range(len(shares))]
-        return Frame(*(np.concatenate(parts) for parts in zip(*frames, strict=True)))
+        workers = len(self._pipes)
+        used = range(min(workers, len(rows)))
+        for i in used:
+            self._send(i, (method, rows[i::workers]))  # row r always goes to env r, which is worker r % workers'
+        frames = [self._receive(i) for i in used]
+        order = np.argsort(np.concatenate([np.arange(len(rows))[i::workers] for i in used]))
+        return Frame(*(np.concatenate(parts)[order] for parts in zip(*frames, strict=True)))
 
     def _send(self, i: int, message: Any) -> None:
         try:

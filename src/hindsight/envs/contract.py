@@ -171,6 +171,11 @@ def _probe(
                 break
     pairs = [*zip(achieved, desired, strict=True), *zip(achieved, achieved, strict=True)]
     pairs += list(zip(desired[1:], desired[:-1], strict=True))
+    if achieved[0].dtype.kind == "f":  # near misses along every dimension, at several scales
+        unit = np.eye(achieved[0].size, dtype=achieved[0].dtype).reshape(-1, *achieved[0].shape)
+        pairs += [
+            (achieved[i], achieved[i] + scale * step) for i in (0, -1) for scale in (0.02, 0.1, 0.5) for step in unit
+        ]
     left, right = zip(*pairs, strict=True)
     return np.stack(left), np.stack(right), info, float(np.median(seconds))
 

@@ -1,0 +1,160 @@
+"""The command line as a user meets it: every mistake is one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hindsight.cli import main
+
+QUICK = ["--updates-per-cycle", "4", "--batch-size", "32", "--eval-episodes", "4", "--quiet"]
+TESTS = str(Path(__file__).parent)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    return int(stop.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "bits"
+    command = ["train", "hindsight/BitFlip-v0", "--env.bits", "4", "--steps", "600", "--run-dir", str(path), *QUICK]
+    with pytest.raises(SystemExit) as stop:
+        main(command)
+    assert stop.value.code == 0
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "Did you mean 'train'"),
+        (["train"], "which env?"),
+        (["train", "FetchPsh-v4"], "Did you mean 'FetchPush-v4'"),
+        (["train", "no_such_module:Env-v0"], "no_such_module"),
+        (["train", "CartPole-v1"], "is not a goal env"),
+        (["train", "hindsight/BitFlip-v0", "--agent.gama", "0.9"], "Did you mean '--agent.gamma'"),
+        (["train", "hindsight/BitFlip-v0", "--agent.gamma", "1.5"], "agent.gamma must be"),
+        (["train", "hindsight/BitFlip-v0", "--agent.random-actions", "lineal(1,0)"], "linear"),
+        (["train", "hindsight/BitFlip-v0", "--seed", "x"], "--seed"),
+        (["train", "hindsight/BitFlip-v0", "--replay.goals", "past"], "--replay.goals"),
+        (["train", "hindsight/BitFlip-v0", "--env.bots", "3"], "bots"),
+        (["train", "hindsight/BitFlip-v0", "--env.bits", "0"], "bits must be at least 1"),
+        (["train", "hindsight/BitFlip-v0", "--env.bits"], "needs a value"),
+        (["train", "--config", "/no/such/config.json"], "does not exist"),
+        (["train", "hindsight/BitFlip-v0", "--run-dir", TESTS], "exists"),
+        (["train", "hindsight/BitFlip-v0", "--run-dir", "/proc/run"], "cannot write"),
+        (["eval", "/no/such/run"], "does not exist"),
+        (["eval", TESTS], "no config.json"),
+        (["eval", TESTS, "--episodes", "0"], "at least 1"),
+        (["watch", TESTS], "no config.json"),
+        (["plot"], "which runs"),
+        (["bench", "nothing"], "learner"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, _, error = call(capsys, *arguments)
+    assert code == 2
+    assert error.count("\n") == 1, error
+    assert error.startswith("hindsight: ")
+    assert message in error
+
+
+def test_nan_in_observations_during_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, error = call(capsys, "train", "test/NaN-v0", "--run-dir", tmp_path / "run", *QUICK)
+    assert code == 2
+    assert error.count("\n") == 1
+    assert "NaN" in error
+
+
+def test_help_lists_commands_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "doctor" in call(capsys, "--help")[1]
+    assert "--replay.replay-k" in call(capsys, "train", "--help")[1]
+    assert "--agent.double" in call(capsys, "train", "hindsight/BitFlip-v0", "--help")[1]
+    assert re.match(r"hindsight \d", call(capsys, "--version")[1])
+
+
+def test_eval_json(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    code, out, _ = call(capsys, "eval", run, "--episodes", "7", "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert set(result) == {"success_rate", "mean_return", "episodes"}
+    assert result["episodes"] == 7
+    assert json.loads(call(capsys, "eval", run, "--episodes", "7", "--json")[1]) == result
+
+
+def test_config_repeats_a_run(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
+    code, _, _ = call(capsys, "train", "--config", run / "config.json", "--run-dir", tmp_path / "again", "--quiet")
+    assert code == 0
+    assert (tmp_path / "again" / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
+    assert (tmp_path / "again" / "config.json").read_text() == (run / "config.json").read_text()
+
+
+def test_watch_and_plot_write_files(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
+    assert call(capsys, "watch", run, "--episodes", "1", "-o", tmp_path / "v.mp4")[0] == 0
+    assert (tmp_path / "v.mp4").read_bytes()[4:8] == b"ftyp"
+    assert call(capsys, "plot", run, "-o", tmp_path / "c.png")[0] == 0
+    assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    assert (run / "learning_curve.png").exists()
+
+
+def test_window_needs_a_screen(capsys: pytest.CaptureFixture[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    code, _, error = call(capsys, "watch", run, "--window")
+    assert code == 2
+    assert "no screen" in error
+
+
+def test_doctor_and_envs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "doctor", "FetchPush-v4")
+    assert "FetchPush-v4 keeps the goal-env contract" in out
+    assert code == (2 if "FAIL" in out else 0)
+    assert call(capsys, "doctor", "CartPole-v1")[0] == 2
+    assert "hindsight/FourRooms-v0" in call(capsys, "envs")[1]
+
+
+def test_a_broken_policy_is_one_line(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((run / "config.json").read_text())
+    (tmp_path / "policy.json").write_text((run / "policy.json").read_text())
+    (tmp_path / "policy.safetensors").write_bytes(b"garbage")
+    code, _, error = call(capsys, "eval", tmp_path)
+    assert code == 2
+    assert error.count("\n") == 1
+    assert "broken" in error
+
+
+def test_ctrl_c_leaves_a_usable_run(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "hindsight.cli",
+        "train",
+        "hindsight/BitFlip-v0",
+        "--run-dir",
+        str(tmp_path / "run"),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.time() + 60
+    while time.time() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
+    assert (tmp_path / "run" / "policy.safetensors").exists()

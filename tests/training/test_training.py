@@ -1,0 +1,138 @@
+"""Training from Python: runs, callbacks, loggers, env objects; and the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hindsight
+from conftest import LineEnv, SingleGoalEnv
+from hindsight.errors import HindsightError
+from hindsight.training.off_policy import Progress
+from hindsight.training.run import Run
+
+QUICK: dict[str, Any] = {"quiet": True, "updates_per_cycle": 4, "batch_size": 32, "eval_episodes": 4, "eval_every": 2}
+
+
+def test_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
+    run = hindsight.train("hindsight/BitFlip-v0", seed=3, steps=600, run_dir=tmp_path / "run", **QUICK)
+    for name in ("config.json", "metrics.jsonl", "summary.json", "policy.json", "policy.safetensors"):
+        assert (run.path / name).stat().st_size > 0
+    assert list((run.path / "tensorboard").iterdir())
+    assert not list(run.path.glob("*.part"))
+    rows = run.metrics
+    assert rows[-1]["step"] >= 600
+    assert "eval/success_rate" in rows[-1]
+    assert Run.open(run.path).config == run.config
+    summary = run.summary
+    assert (summary["status"], summary["seed"], summary["steps"]) == ("finished", 3, rows[-1]["step"])
+    assert summary["versions"]["hindsight-rl"] == hindsight.__version__
+
+
+def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
+    seen: list[int] = []
+    logged: list[tuple[dict[str, float], int]] = []
+
+    def stop_at_third(progress: Progress) -> bool:
+        seen.append(progress.cycle)
+        assert progress.policy({"observation": np.zeros(8), "desired_goal": np.zeros(8)}) in range(8)
+        return progress.cycle == 3
+
+    run = hindsight.train(
+        "hindsight/BitFlip-v0",
+        run_dir=tmp_path / "run",
+        callbacks=[stop_at_third, lambda progress: None],
+        logger=lambda metrics, step: logged.append((metrics, step)),
+        **QUICK,
+    )
+    assert seen == [1, 2, 3]
+    assert [step for _, step in logged] == [row["step"] for row in run.metrics]
+    assert run.summary["status"] == "stopped"
+    hindsight.load(run.path)
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_an_env_object_and_a_function_that_makes_one(tmp_path: Path, discrete: bool) -> None:
+    settings = QUICK | {"steps": 100, "episodes_per_cycle": 4}
+    as_object = hindsight.train(LineEnv(discrete), run_dir=tmp_path / "object", **settings)
+    as_function = hindsight.train(lambda: LineEnv(discrete), run_dir=tmp_path / "function", **settings)
+    assert as_object.config.num_envs == 1
+    first, second = ((r.path / "policy.safetensors").read_bytes() for r in (as_object, as_function))
+    assert first == second
+
+
+def test_an_env_object_cannot_be_several(tmp_path: Path) -> None:
+    with pytest.raises(HindsightError, match="function that makes the env"):
+        hindsight.train(LineEnv(), num_envs=4, run_dir=tmp_path / "run")
+
+
+def test_single_goal_rewards_train_with_a_warning(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="slow"):
+        hindsight.train(SingleGoalEnv, steps=50, run_dir=tmp_path / "run", episodes_per_cycle=4, **QUICK)
+
+
+def test_learner_must_fit_the_actions(tmp_path: Path) -> None:
+    from hindsight.config import DDPGConfig, TrainConfig
+
+    config = TrainConfig("hindsight/BitFlip-v0", agent=DDPGConfig())
+    with pytest.raises(HindsightError, match="use dqn"):
+        hindsight.train("hindsight/BitFlip-v0", config=config, run_dir=tmp_path / "run", quiet=True)
+
+
+def test_interrupt_leaves_a_usable_run(tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.cycle == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", callbacks=[interrupt], **QUICK)
+    assert Run.open(tmp_path / "run").summary["status"] == "interrupted"
+    assert len(Run.open(tmp_path / "run").metrics) == 3
+    hindsight.load(tmp_path / "run")
+
+
+def test_a_cut_last_line_of_metrics_is_left_out(tmp_path: Path) -> None:
+    run = hindsight.train("hindsight/BitFlip-v0", steps=300, run_dir=tmp_path / "run", **QUICK)
+    rows = run.metrics
+    with open(run.path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 12')
+    assert run.metrics == rows
+
+
+def test_divergence_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HindsightError, match="diverged"):
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", steps=5000, agent={"critic_learning_rate": 1e30}, **QUICK)
+
+
+SCRIPT = """
+import sys, hindsight
+env, path, workers = sys.argv[1:]
+hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_cycle=4, updates_per_cycle=5,
+                batch_size=64, eval_every=2, eval_episodes=3, quiet=True, workers=int(workers))
+"""
+
+
+def fingerprint(path: Path) -> tuple[str, str]:
+    """SHA-256 of the weights, and of the metrics without wall times."""
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    kept = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+    assert len(rows) > 1
+    weights = (path / "policy.safetensors").read_bytes()
+    return hashlib.sha256(weights).hexdigest(), hashlib.sha256(json.dumps(kept).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "env", ["hindsight/BitFlip-v0", "hindsight/FourRooms-v0", "FetchPush-v4", "HandManipulateBlockRotateZ-v1"]
+)
+def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None:
+    for i, workers in enumerate((0, 2)):
+        command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), str(workers)]
+        subprocess.run(command, check=True, capture_output=True)
+    assert fingerprint(tmp_path / "0") == fingerprint(tmp_path / "1")
