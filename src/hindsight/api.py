@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def train(
     if config is None:
         config = preset(spec.id, spec.actions.discrete, spec.horizon, env_kwargs)
     if isinstance(env, gym.Env):
-        settings = {"num_envs": 1, "workers": 0} | settings
+        settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
             raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
     config = with_settings(config, settings)
@@ -70,13 +71,13 @@ def train_config(
     quiet: bool = False,
 ) -> Run:
     """Train with a complete config. An interrupt leaves a usable run directory, and is raised again."""
-    envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.workers)
+    envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
     run = Run.create(config, run_dir)
     writer = RunWriter(run)
     status = "failed"
     try:
-        with Display(config, quiet) as display:
-            for progress in train_off_policy(config, spec, envs):
+        with Display(config, quiet) as display, closing(train_off_policy(config, spec, envs)) as training:
+            for progress in training:
                 writer.write(progress)
                 display.show(progress)
                 if logger is not None:

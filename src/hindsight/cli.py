@@ -120,7 +120,7 @@ def _evaluate(path: Path, episodes: int, seed: int) -> dict[str, Any]:
     config = run.config
     make_env = factory(config.env, config.env_kwargs)
     spec = api.describe(config.env, make_env, config.max_episode_steps)
-    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.workers)
+    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.simulator, config.workers)
     try:
         return asdict(evaluate_policy(Collector(envs, spec), policy.act, episodes, seed))
     finally:
@@ -377,10 +377,15 @@ def _registry() -> ConstructorRegistry:
 
 
 def _unboxed(text: str) -> str:
-    """The first paragraph of one of tyro's boxed messages, on one line."""
-    lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│")]
-    first = lines[: next((i for i, line in enumerate(lines) if line.startswith("──")), len(lines))]
-    return " ".join(first) or "cannot read the options"
+    """The message in one of tyro's boxes, drawn in UTF-8 or ASCII, on one line: what stands between its first rules."""
+    paragraphs: list[list[str]] = [[]]
+    for line in text.splitlines():
+        inner = line.strip("│ ")
+        if (inner and set(inner) <= set("─-")) or inner.startswith(("╭", "╰")):
+            paragraphs.append([])
+        elif inner:
+            paragraphs[-1].append(inner)
+    return " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
 
 
 def _take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:

@@ -16,11 +16,12 @@ Act = Callable[[Floats, Floats], Array]
 
 
 class Collector:
-    """Plays one episode per seed, `envs.num_envs` at a time."""
+    """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation diverged are left out."""
 
     def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
         self.envs = envs
         self.spec = spec
+        self.diverged = 0  # episodes dropped because their simulation broke
 
     def collect(self, act: Act, seeds: Sequence[int]) -> Episodes:
         size = self.envs.num_envs
@@ -51,7 +52,11 @@ class Collector:
             length[alive & _ended(frame)] = t + 1
             if _ended(frame).all():
                 break
-        return Episodes(observation, achieved, desired, action, reward, terminated, success, length)
+        episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length)
+        if not frame.diverged.any():
+            return episodes
+        self.diverged += int(frame.diverged.sum())
+        return episodes.select(~frame.diverged)
 
 
 def _ended(frame: Frame) -> Array:

@@ -108,14 +108,20 @@ class TrainConfig:
     """Updates of the learner after each collection."""
     batch_size: int = 256
     """Transitions per update."""
+    policy_average: float = 0.0
+    """What the evaluated and saved policy keeps of itself per cycle; 0 takes the actor as it is."""
     eval_every: int = 10
     """Cycles between two evaluations."""
     eval_episodes: int = 50
     """Greedy episodes per evaluation."""
     max_episode_steps: int | None = None
     """Time limit, for envs that have none of their own."""
+    simulator: Literal["auto", "threads", "processes", "inline"] = "auto"
+    """threads: Fetch and Hand only. auto: threads where possible, else processes if a step is slow, else inline."""
     workers: int | None = None
-    """Processes that simulate; 0 for none; chosen by the cost of a step if not given. Results do not depend on it."""
+    """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
+    overlap: bool = False
+    """Simulate the next episodes while learning, with the parameters of one cycle ago."""
     agent: DDPGConfig | DQNConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
 
@@ -132,12 +138,12 @@ _AT_LEAST_ONE = (
     "eval_every",
     "eval_episodes",
     "max_episode_steps",
+    "workers",
     "agent.target_every",
     "replay.capacity",
 )
 _NOT_NEGATIVE = (
     "seed",
-    "workers",
     "agent.noise",
     "agent.action_l2",
     "agent.actor_learning_rate",
@@ -147,7 +153,7 @@ _NOT_NEGATIVE = (
     "replay.moved_threshold",
 )
 _POSITIVE = ("agent.clip_observation", "agent.clip_normalized", "agent.normalizer_epsilon")
-_SHARES = ("agent.target_average", "agent.random_actions", "replay.moved_share", "replay.replace_met")
+_SHARES = ("policy_average", "agent.target_average", "agent.random_actions", "replay.moved_share", "replay.replace_met")
 
 
 def _check(config: TrainConfig) -> None:
@@ -213,7 +219,11 @@ def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-_CHOICES = {"replay.goals": ("future", "final", "episode", "random"), "agent.method": ("ddpg", "dqn")}
+_CHOICES = {
+    "simulator": ("auto", "threads", "processes", "inline"),
+    "replay.goals": ("future", "final", "episode", "random"),
+    "agent.method": ("ddpg", "dqn"),
+}
 _OPTIONAL = ("agent.gamma", "max_episode_steps", "workers")
 _OPTIONAL_TYPES = {"agent.gamma": float, "max_episode_steps": int, "workers": int}
 

@@ -57,6 +57,10 @@ class Episodes:
         furthest: Floats = np.where(visited, distance, 0.0).max(axis=1).astype(np.float32)
         return furthest
 
+    def select(self, rows: Array) -> Episodes:
+        """Some of the episodes, by mask or indices."""
+        return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(Episodes)})
+
     @staticmethod
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         if len(parts) == 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from hindsight.types import Tensor
 
@@ -27,6 +28,11 @@ class MLP(nn.Module):
                 x = nn.LayerNorm()(x)
             x = nn.relu(x)
         return nn.Dense(self.outputs, kernel_init=nn.initializers.xavier_uniform())(x)
+
+
+def copy_of(params: Params) -> Params:
+    """Parameters with memory of their own."""
+    return jax.tree.map(jnp.copy, params)
 
 
 def average(old: Params, new: Params, keep: Tensor) -> Params:

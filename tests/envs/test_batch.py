@@ -82,14 +82,14 @@ def test_envs_of_a_script_reach_the_workers() -> None:
         """Cannot be imported by a worker: it is sent by value."""
 
     spec = inspect(Local())
-    envs = make_batch(Local, spec, 4, workers=2)
+    envs = make_batch(Local, spec, 4, "processes", 2)
     episodes = Collector(envs, spec).collect(wander, [1, 2, 3])
     envs.close()
     same(episodes, Collector(LocalEnvs(Local, 3, spec.horizon), spec).collect(wander, [1, 2, 3]))
 
 
 def test_cheap_envs_stay_in_the_process() -> None:
-    assert isinstance(make_batch(LineEnv, inspect(LineEnv()), 4, None), LocalEnvs)
+    assert isinstance(make_batch(LineEnv, inspect(LineEnv()), 4), LocalEnvs)
 
 
 class Failing(LineEnv):

@@ -165,18 +165,32 @@ def test_robots_keep_the_contract(env_id: str) -> None:
     assert spec.horizon in (50, 100)
 
 
-def test_a_reward_that_is_wrong_for_batches_only_near_the_goal_is_looped_over() -> None:
-    """HandManipulatePen ignores rotation about z by overwriting `euler[2]`: of a batch, that is the third row."""
-    env = make("HandManipulatePen-v1")
-    with pytest.warns(UserWarning, match="slow"):
-        spec = inspect(env, "HandManipulatePen-v1")
-    compute_reward = env.get_wrapper_attr("compute_reward")
+def pen_pairs() -> tuple[Any, Any]:
+    """Goals, and the same turned about z, which the pen ignores."""
     rng = np.random.default_rng(0)
     goals = np.concatenate([np.zeros((50, 3)), np.tile([1.0, 0, 0, 0], (50, 1))], axis=1)
     angle = rng.uniform(-np.pi, np.pi, 50)
     turned = goals.copy()
     turned[:, 3], turned[:, 6] = np.cos(angle / 2), np.sin(angle / 2)
-    assert (spec.goal_reward(turned, goals) == 0).all()
-    assert (
-        spec.goal_reward(turned, goals) == [compute_reward(a, d, {}) for a, d in zip(turned, goals, strict=True)]
-    ).all()
+    return turned, goals
+
+
+def test_a_reward_that_is_wrong_for_batches_only_near_the_goal_is_looped_over() -> None:
+    """Gymnasium-Robotics' HandManipulatePen overwrites `euler[2]`: of a batch, that is the third row."""
+    make("HandManipulatePen-v1").close()
+    env = gym.make("HandManipulatePen-v1")
+    with pytest.warns(UserWarning, match="slow"):
+        spec = inspect(env, "HandManipulatePen-v1")
+    assert (spec.goal_reward(*pen_pairs()) == 0).all()
+
+
+@pytest.mark.parametrize("env_id", ["HandManipulatePen-v1", "HandManipulatePenRotateDense-v1"])
+def test_the_pen_made_by_us_is_right_for_batches(env_id: str) -> None:
+    env = make(env_id)
+    original = gym.make(env_id).get_wrapper_attr("compute_reward")
+    rng = np.random.default_rng(0)
+    turned, goals = pen_pairs()
+    turned[:, :3] += rng.normal(size=(50, 3), scale=0.01)
+    goals[:, 3:] += rng.normal(size=(50, 4), scale=0.1)
+    singles = [original(a, d, {}) for a, d in zip(turned, goals, strict=True)]
+    assert (inspect(env, env_id).goal_reward(turned, goals) == np.array(singles, np.float32)).all()

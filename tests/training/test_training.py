@@ -62,7 +62,7 @@ def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
 def test_an_env_object_and_a_function_that_makes_one(tmp_path: Path, discrete: bool) -> None:
     settings = QUICK | {"steps": 100, "episodes_per_cycle": 4}
     as_object = hindsight.train(LineEnv(discrete), run_dir=tmp_path / "object", **settings)
-    as_function = hindsight.train(lambda: LineEnv(discrete), run_dir=tmp_path / "function", **settings)
+    as_function = hindsight.train(lambda: LineEnv(discrete), run_dir=tmp_path / "function", num_envs=1, **settings)
     assert as_object.config.num_envs == 1
     first, second = ((r.path / "policy.safetensors").read_bytes() for r in (as_object, as_function))
     assert first == second
@@ -113,9 +113,9 @@ def test_divergence_is_named(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys, hindsight
-env, path, workers = sys.argv[1:]
+env, path, simulator = sys.argv[1:]
 hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_cycle=4, updates_per_cycle=5,
-                batch_size=64, eval_every=2, eval_episodes=3, quiet=True, workers=int(workers))
+                batch_size=64, eval_every=2, eval_episodes=3, quiet=True, simulator=simulator, overlap=True)
 """
 
 
@@ -132,7 +132,7 @@ def fingerprint(path: Path) -> tuple[str, str]:
     "env", ["hindsight/BitFlip-v0", "hindsight/FourRooms-v0", "FetchPush-v4", "HandManipulateBlockRotateZ-v1"]
 )
 def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None:
-    for i, workers in enumerate((0, 2)):
-        command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), str(workers)]
+    for i, simulator in enumerate(("auto", "processes")):
+        command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), simulator]
         subprocess.run(command, check=True, capture_output=True)
     assert fingerprint(tmp_path / "0") == fingerprint(tmp_path / "1")

@@ -13,7 +13,7 @@ import optax
 from hindsight.agents.losses import adam_step, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig
-from hindsight.networks import MLP, Params, average
+from hindsight.networks import MLP, Params, average, copy_of
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
@@ -52,9 +52,14 @@ class DDPG:
         actor = self._actor.init(actor_key, jnp.zeros((1, inputs)))
         critic = self._critic.init(critic_key, jnp.zeros((1, inputs + self.shapes.actions.dim)))
         adam = optax.scale_by_adam()
-        copy = partial(jax.tree.map, jnp.copy)
         return DDPGState(
-            actor, critic, copy(actor), copy(critic), adam.init(actor), adam.init(critic), jnp.zeros((), jnp.int32)
+            actor,
+            critic,
+            copy_of(actor),
+            copy_of(critic),
+            adam.init(actor),
+            adam.init(critic),
+            jnp.zeros((), jnp.int32),
         )
 
     def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> jax.Array:

@@ -13,7 +13,7 @@ import optax
 from hindsight.agents.losses import adam_step, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DQNConfig
-from hindsight.networks import MLP, Params, average
+from hindsight.networks import MLP, Params, average, copy_of
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
@@ -41,8 +41,7 @@ class DQN:
 
     def init(self, key: jax.Array) -> DQNState:
         network = self._network.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))
-        target = jax.tree.map(jnp.copy, network)
-        return DQNState(network, target, optax.scale_by_adam().init(network), jnp.zeros((), jnp.int32))
+        return DQNState(network, copy_of(network), optax.scale_by_adam().init(network), jnp.zeros((), jnp.int32))
 
     def values(self, network: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """Q of every action [n, choices]."""

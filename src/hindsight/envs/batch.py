@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import cloudpickle
 import gymnasium as gym
 import numpy as np
 
 from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
-from hindsight.envs.make import EnvFactory
+from hindsight.envs.make import Env, EnvFactory
 from hindsight.errors import HindsightError
 from hindsight.types import Array, Bools, Floats
 
@@ -36,6 +36,7 @@ class Frame:
     terminated: Bools
     truncated: Bools
     success: Bools
+    diverged: Bools  # the simulation broke: the episode must not be used
 
 
 class EnvBatch(Protocol):
@@ -99,6 +100,7 @@ class LocalEnvs:
             np.array(terminated, np.bool_),
             np.array(truncated, np.bool_),
             np.array(success, np.bool_),
+            np.zeros(len(self._rows), np.bool_),
         )
 
     def close(self) -> None:
@@ -183,10 +185,80 @@ class WorkerEnvs:
 SLOW_STEP_SECONDS = 2e-4
 
 
-def make_batch(make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, workers: int | None) -> EnvBatch:
-    """`workers` processes; 0 means none; None takes one per core where a step costs more than talking to a process."""
-    if workers is None:
-        workers = (os.cpu_count() or 1) if spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1 else 0
-    if workers == 0:
-        return LocalEnvs(make_env, num_envs, spec.horizon)
-    return WorkerEnvs(make_env, num_envs, spec.horizon, workers)
+class ThreadedEnvs:
+    """Fetch and Hand simulated on threads in this process."""
+
+    def __init__(self, env: Env, num_envs: int, max_episode_steps: int, threads: int) -> None:
+        from hindsight.envs.robotics import Simulations
+
+        self.num_envs = num_envs
+        self.max_episode_steps = max_episode_steps
+        self.simulations = Simulations(env.unwrapped, num_envs, threads)
+        self._ids = np.arange(0)
+        self._diverged: Bools = np.zeros(0, np.bool_)
+
+    def reset(self, seeds: Sequence[int]) -> Frame:
+        self._ids = np.arange(len(seeds))
+        self._diverged = np.zeros(len(seeds), np.bool_)
+        self.simulations.reset(self._ids, seeds)
+        return self._frame(late=False)
+
+    def step(self, actions: Array) -> Frame:
+        self._diverged = self._diverged | self.simulations.step(self._ids, actions)
+        return self._frame(late=bool(self.simulations.steps[0] >= self.max_episode_steps))
+
+    def _frame(self, late: bool) -> Frame:
+        n, template = len(self._ids), self.simulations.template
+        shown = self.simulations.observe(self._ids)
+        achieved, desired = shown["achieved_goal"], shown["desired_goal"]
+        return Frame(
+            shown["observation"],
+            achieved,
+            desired,
+            np.asarray(template.compute_reward(achieved, desired, {}), np.float32),
+            np.zeros(n, np.bool_),
+            np.full(n, late),
+            np.asarray(template._is_success(achieved, desired), np.bool_),
+            self._diverged,
+        )
+
+    def close(self) -> None:
+        self.simulations.template.close()
+
+
+Simulator = Literal["auto", "threads", "processes", "inline"]
+
+
+def make_batch(
+    make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, simulator: Simulator = "auto", workers: int | None = None
+) -> EnvBatch:
+    """`num_envs` envs together, on `workers` threads or processes (one per core if None).
+
+    auto: threads for Fetch and Hand; for others processes, where a step costs more than talking to one; else inline.
+    """
+    workers = workers or os.cpu_count() or 1
+    if simulator in ("auto", "threads"):
+        env = robot(make_env())
+        if env is not None:
+            return ThreadedEnvs(env, num_envs, spec.horizon, workers)
+        if simulator == "threads":
+            raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
+    slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
+    if simulator == "processes" or (simulator == "auto" and slow):
+        return WorkerEnvs(make_env, num_envs, spec.horizon, workers)
+    return LocalEnvs(make_env, num_envs, spec.horizon)
+
+
+def robot(env: Env) -> Env | None:
+    """The env if it can be simulated on threads: a Fetch or Hand env in no wrappers but Gymnasium's own."""
+    plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
+    inner: Env = env
+    while isinstance(inner, gym.Wrapper) and type(inner) in plain:
+        inner = inner.env
+    if not type(inner).__module__.startswith("gymnasium_robotics."):
+        return None
+    try:
+        from hindsight.envs.robotics import supports
+    except ImportError:
+        return None  # no mjbatch for this platform
+    return env if supports(inner) else None

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
 import hindsight.envs  # noqa: F401  (registers hindsight/*)
 from hindsight.errors import HindsightError, nearest
+from hindsight.types import Array
 
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[[], Env]
@@ -65,11 +67,39 @@ def make(env_id: str, **kwargs: Any) -> Env:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return gym.make(env_id, disable_env_checker=True, **kwargs)
+            env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except HindsightError:
         raise
     except (gym.error.Error, ImportError, TypeError, AttributeError) as error:
         raise HindsightError(f"cannot make {env_id!r}: {_one_line(error)}") from error
+    if getattr(env.unwrapped, "ignore_z_target_rotation", False):
+        _mend_goal_distance(env.unwrapped)
+    return env
+
+
+def _mend_goal_distance(env: Any) -> None:
+    """Make the goal distance of HandManipulatePen right for batches.
+
+    To ignore rotation about z it copies `euler[2]` from one goal to the other, which of a batch is the third row. Here
+    it is the third angle.
+    """
+    from gymnasium_robotics.utils import rotations
+
+    original = type(env)._goal_distance
+
+    def goal_distance(goal_a: Array, goal_b: Array) -> Any:
+        if goal_a.ndim == 1:
+            return original(env, goal_a, goal_b)
+        angles = rotations.quat2euler(goal_a[..., 3:])
+        angles[..., 2] = rotations.quat2euler(goal_b[..., 3:])[..., 2]
+        quaternion = rotations.euler2quat(angles)
+        difference = rotations.quat_mul(quaternion, rotations.quat_conjugate(goal_b[..., 3:]))
+        place = np.zeros(goal_a.shape[:-1])
+        if env.target_position != "ignore":
+            place = np.linalg.norm(goal_a[..., :3] - goal_b[..., :3], axis=-1)
+        return place, 2 * np.arccos(np.clip(difference[..., 0], -1.0, 1.0))
+
+    env._goal_distance = goal_distance
 
 
 def factory(env: str | Env | EnvFactory, kwargs: Mapping[str, Any] | None = None) -> EnvFactory:

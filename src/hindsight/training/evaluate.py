@@ -18,12 +18,10 @@ class Evaluation:
     episodes: int
 
     @staticmethod
-    def of(episodes: Episodes) -> Evaluation:
-        return Evaluation(
-            float(np.mean(episodes.final_success())),
-            float(np.mean(episodes.returns(), dtype=np.float64)),
-            len(episodes),
-        )
+    def of(episodes: Episodes, asked: int) -> Evaluation:
+        """Of `asked` episodes, those that are missing (their simulation diverged) count as failures."""
+        mean_return = float(np.mean(episodes.returns(), dtype=np.float64)) if len(episodes) else float("nan")
+        return Evaluation(int(episodes.final_success().sum()) / asked, mean_return, asked)
 
 
 TRAINING, EVALUATION, FRESH = 0, 1, 2
@@ -32,4 +30,4 @@ TRAINING, EVALUATION, FRESH = 0, 1, 2
 
 def evaluate(collector: Collector, act: Act, episodes: int, seed: int, stream: int = FRESH) -> Evaluation:
     """Play `episodes` episodes with `act`. Their starts depend on seed and stream only."""
-    return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)))
+    return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)), episodes)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import jax
 import numpy as np
 
-from hindsight.agents import Agent, make_agent
-from hindsight.collect import Act, Collector, episode_seeds
+from hindsight.agents import make_agent
+from hindsight.collect import Collector, episode_seeds
 from hindsight.config import TrainConfig
 from hindsight.envs.batch import EnvBatch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
+from hindsight.networks import Params, average, copy_of
 from hindsight.normalizer import Normalizer, Scale
 from hindsight.replay.replay import Addresses, Batch, HindsightReplay
 from hindsight.training.evaluate import EVALUATION, TRAINING, Evaluation, evaluate
@@ -37,7 +40,7 @@ class Progress:
     done: bool
 
 
-def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> Iterator[Progress]:
+def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> Generator[Progress]:
     """Train, yielding after every cycle; stop by not asking for more."""
     agent = make_agent(config.agent, spec)
     key, init_key = jax.random.split(jax.random.key(config.seed))
@@ -47,58 +50,64 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
     replay = HindsightReplay(spec, config.replay)
     collector = Collector(envs, spec)
     rng = np.random.default_rng(config.seed)
-    step = cycle = played = 0
+    actor = averaged = copy_of(agent.actor_parameters(state))
+    ahead: Future[Episodes] | None = None
+    step = cycle = 0
     clock = Clock()
 
-    while step < config.steps:
-        cycle += 1
-        progress = step / config.steps
+    def collect(cycle: int, actor: Params, scale: Scale, progress: float) -> Episodes:
+        """The episodes of a cycle, played by the actor with exploration."""
+        first = (cycle - 1) * config.episodes_per_cycle
+        seeds = episode_seeds(config.seed, TRAINING, first, config.episodes_per_cycle)
+        calls = count()
+        exploration, cycle_key = agent.exploration(progress), jax.random.fold_in(key, cycle)
 
-        # Collect episodes with exploration.
-        explore = _explorer(agent, state, scale, agent.exploration(progress), jax.random.fold_in(key, cycle))
-        episodes = collector.collect(explore, episode_seeds(config.seed, TRAINING, played, config.episodes_per_cycle))
-        played += len(episodes)
-        step += episodes.transitions
-        clock.lap("collect")
+        def explore(observation: Floats, goal: Floats) -> Array:
+            return np.asarray(agent.explore(actor, scale, observation, goal, exploration, cycle_key, next(calls)))
 
-        # Store them.
-        replay.add(episodes)
-        if config.agent.normalize:
-            normalizer.add(episodes)
-            scale = normalizer.scale()
+        return collector.collect(explore, seeds)
 
-        # Learn from relabelled transitions.
-        replay_k = config.replay.replay_k(progress)
-        batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, replay_k, rng)
-        clock.lap("replay")
-        state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
-        metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-        clock.lap("learn")
-        _check_finite(metrics, step)
+    with ThreadPoolExecutor(1) as pool:
+        while step < config.steps:
+            cycle += 1
+            progress = step / config.steps
 
-        # Evaluate without exploration.
-        policy = Policy.of(spec, agent, agent.actor_parameters(state), scale)
-        done = step >= config.steps
-        evaluation = None
-        if done or cycle % config.eval_every == 0:
-            evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
-            metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
-            clock.lap("evaluate")
-        metrics |= _collected(episodes, config) | _replayed(batches, addresses, spec) | clock.metrics()
-        yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
+            # Collect episodes, or take those collected meanwhile, and store them.
+            episodes = collect(cycle, actor, scale, progress) if ahead is None else ahead.result()
+            step += episodes.transitions
+            clock.lap("collect")
+            replay.add(episodes)
+            if config.agent.normalize:
+                normalizer.add(episodes)
+                scale = normalizer.scale()
+            if config.overlap and step < config.steps:
+                ahead = pool.submit(collect, cycle + 1, actor, scale, step / config.steps)
 
+            # Learn from relabelled transitions.
+            replay_k = config.replay.replay_k(progress)
+            batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, replay_k, rng)
+            clock.lap("replay")
+            state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
+            actor = copy_of(agent.actor_parameters(state))  # the state itself is given away to the next update
+            averaged = average(averaged, actor, config.policy_average)
+            metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
+            _check_finite(metrics, step)
+            clock.lap("learn")
 
-def _explorer(agent: Agent, state: Any, scale: Scale, exploration: Any, key: jax.Array) -> Act:
-    calls = 0
-
-    def act(observation: Floats, goal: Floats) -> Array:
-        nonlocal calls
-        calls += 1
-        return np.asarray(
-            agent.explore(agent.actor_parameters(state), scale, observation, goal, exploration, key, calls)
-        )
-
-    return act
+            # Evaluate without exploration.
+            policy = Policy.of(spec, agent, averaged, scale)
+            done = step >= config.steps
+            evaluation = None
+            if done or cycle % config.eval_every == 0:
+                if ahead is not None:
+                    wait([ahead])  # they use the same envs
+                clock.lap("collect")
+                evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
+                metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
+                clock.lap("evaluate")
+            metrics |= _collected(episodes, config) | _replayed(batches, addresses, spec)
+            metrics |= {"train/diverged": float(collector.diverged)} | clock.metrics()
+            yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
 
 
 def _collected(episodes: Episodes, config: TrainConfig) -> dict[str, float]:

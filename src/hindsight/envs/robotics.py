@@ -1,0 +1,382 @@
+"""Fetch and Shadow Hand: N simulations of one task at a time, stepped by MuJoCo on threads, bit for bit as
+Gymnasium-Robotics computes them, one env after the other.
+
+One Gymnasium-Robotics env is the template: model, start state, thresholds, goal sampling and rewards are its own. What
+it does per step in Python (controls, observations) is done here for all simulations at once, in arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import mujoco
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium_robotics.envs.fetch.fetch_env import MujocoFetchEnv
+from gymnasium_robotics.envs.shadow_dexterous_hand.manipulate import MujocoManipulateEnv, quat_from_angle_and_axis
+from gymnasium_robotics.envs.shadow_dexterous_hand.reach import FINGERTIP_SITE_NAMES, MujocoHandReachEnv
+from gymnasium_robotics.utils import rotations
+from mjbatch import Batch
+
+from hindsight.types import Array, Bools, Ints
+
+DERIVED = ("xpos", "xquat", "site_xpos", "site_xmat", "cdof", "subtree_com")
+"""Views that lag one substep behind the state, as MuJoCo leaves them: observations and controls are made of these."""
+_BAD = (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
+
+
+class Physics:
+    """The states of N simulations as arrays [N, ...]; `step` and `forward` run on threads without the GIL."""
+
+    def __init__(self, model: Any, data: Any, num: int, threads: int) -> None:
+        self.model = model
+        self.batch = Batch(model, num, threads)
+        self.state = self.batch.bind("state")
+        for name in ("time", "qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat", "warning"):
+            setattr(self, name, self.batch.bind(name))
+        for name in DERIVED:
+            setattr(self, name, self.batch.bind(name))
+        self.state[:] = integration_state(model, data)
+        self.batch.forward()
+
+    time: Array
+    qpos: Array
+    qvel: Array
+    ctrl: Array
+    mocap_pos: Array
+    mocap_quat: Array
+    warning: Array
+    xpos: Array
+    xquat: Array
+    site_xpos: Array
+    site_xmat: Array
+    cdof: Array
+    subtree_com: Array
+
+    def site_velocity(self, ids: Ints, site: int) -> tuple[Array, Array]:
+        """Linear and angular velocity [n, 3] of a site: its Jacobian, computed as mj_jacSite does, times qvel."""
+        model = self.model
+        body = int(model.site_bodyid[site])
+        offset = self.site_xpos[ids, site] - self.subtree_com[ids, model.body_rootid[body]]
+        dofs = _dofs(model, body)
+        axis, moment = self.cdof[ids][:, dofs, :3], self.cdof[ids][:, dofs, 3:]
+        linear, angular = (np.zeros((len(ids), 3, model.nv)) for _ in range(2))
+        for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))):
+            cross = axis[..., j] * offset[:, None, k] - axis[..., k] * offset[:, None, j]
+            linear[:, i, dofs] = moment[..., i] + cross
+            angular[:, i, dofs] = axis[..., i]
+        qvel = self.qvel[ids][..., None]
+        return (linear @ qvel)[..., 0], (angular @ qvel)[..., 0]
+
+
+def integration_state(model: Any, data: Any) -> Array:
+    """All that the next step of a simulation depends on, as one vector."""
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.empty(mujoco.mj_stateSize(model, kind))
+    mujoco.mj_getState(model, data, state, kind)
+    return state
+
+
+def _dofs(model: Any, body: int) -> list[int]:
+    """The degrees of freedom that move a body."""
+    while body and model.body_dofnum[body] == 0:
+        body = int(model.body_parentid[body])
+    chain = []
+    dof = int(model.body_dofadr[body] + model.body_dofnum[body] - 1) if body else -1
+    while dof >= 0:
+        chain.append(dof)
+        dof = int(model.dof_parentid[dof])
+    return chain
+
+
+class Task(Protocol):
+    """What a family of tasks does around the physics; `ids` [n] are the simulations concerned."""
+
+    def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None: ...
+
+    def control(self, ids: Ints, actions: Array) -> None: ...
+
+    def settle(self, ids: Ints) -> None: ...
+
+    def observe(self, ids: Ints) -> tuple[Array, Array]:
+        """Observations [n, o] and achieved goals [n, g]."""
+
+
+class Fetch:
+    """The arm is led by a mocap body welded to its gripper."""
+
+    def __init__(self, template: Any, physics: Physics) -> None:
+        self.template, self.physics = template, physics
+        model = template.model
+        self.dt = template.n_substeps * model.opt.timestep
+        self.grip = _site(model, "robot0:grip")
+        names = [name for name in template._model_names.joint_names if name.startswith("robot")]
+        self.fingers_qpos = [int(model.joint(name).qposadr[0]) for name in names[-2:]]
+        self.fingers_qvel = [int(model.joint(name).dofadr[0]) for name in names[-2:]]
+        self.blocked = [int(model.joint(f"robot0:{side}_gripper_finger_joint").qposadr[0]) for side in ("l", "r")]
+        self.actuated = [int(model.jnt_qposadr[model.actuator_trnid[i, 0]]) for i in range(model.nu)]
+        self.relative = np.array([model.actuator_biastype[i] != 0 for i in range(model.nu)])
+        first, second = next(
+            (int(a), int(b))
+            for kind, a, b in zip(model.eq_type, model.eq_obj1id, model.eq_obj2id, strict=True)
+            if kind == mujoco.mjtEq.mjEQ_WELD
+        )
+        self.welded = second if model.body_mocapid[first] != -1 else first
+        if template.has_object:
+            self.object = _site(model, "object0")
+            self.object_qpos = int(model.joint("object0:joint").qposadr[0])
+        data = mujoco.MjData(model)
+        data.time = template.initial_time
+        data.qpos[:], data.qvel[:] = template.initial_qpos, template.initial_qvel
+        self.start = integration_state(model, data)
+
+    def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
+        template = self.template
+        self.physics.state[ids] = self.start
+        if template.has_object:
+            centre = template.initial_gripper_xpos[:2]
+            for i, rng in zip(ids, rngs, strict=True):
+                place = centre
+                while np.linalg.norm(place - centre) < 0.1:
+                    place = centre + rng.uniform(-template.obj_range, template.obj_range, size=2)
+                where = 1 + self.object_qpos  # the state vector begins with the time, then qpos
+                self.physics.state[i, where : where + 2] = place
+        self.physics.batch.forward(ids)
+
+    def control(self, ids: Ints, actions: Array) -> None:
+        physics = self.physics
+        move = actions[:, :3] * actions.dtype.type(0.05)
+        grip = np.zeros_like(actions[:, 3:]) if self.template.block_gripper else actions[:, 3:]
+        physics.ctrl[ids] = np.where(self.relative, physics.qpos[_grid(ids, self.actuated)], 0.0) + grip
+        physics.mocap_pos[ids, 0] = physics.xpos[ids, self.welded] + move
+        physics.mocap_quat[ids, 0] = physics.xquat[ids, self.welded] + np.array([1.0, 0.0, 1.0, 0.0])
+
+    def settle(self, ids: Ints) -> None:
+        if self.template.block_gripper:
+            self.physics.qpos[_grid(ids, self.blocked)] = 0.0
+            self.physics.batch.forward(ids)
+
+    def observe(self, ids: Ints) -> tuple[Array, Array]:
+        physics = self.physics
+        grip = physics.site_xpos[ids, self.grip]
+        grip_velocity = physics.site_velocity(ids, self.grip)[0] * self.dt
+        fingers = physics.qpos[_grid(ids, self.fingers_qpos)]
+        fingers_velocity = physics.qvel[_grid(ids, self.fingers_qvel)] * self.dt
+        if not self.template.has_object:
+            return np.concatenate([grip, fingers, grip_velocity, fingers_velocity], axis=1), grip
+        place = physics.site_xpos[ids, self.object]
+        rotation = rotations.mat2euler(physics.site_xmat[ids, self.object].reshape(-1, 3, 3))
+        linear, angular = physics.site_velocity(ids, self.object)
+        parts = (
+            grip,
+            place,
+            place - grip,
+            fingers,
+            rotation,
+            linear * self.dt - grip_velocity,
+            angular * self.dt,
+            grip_velocity,
+            fingers_velocity,
+        )
+        return np.concatenate(parts, axis=1), place
+
+
+class Hand:
+    """What all hand tasks share: absolute control of the joints, and joint positions and velocities as observations."""
+
+    def __init__(self, template: Any, physics: Physics) -> None:
+        self.template, self.physics = template, physics
+        model = template.model
+        joints = [model.joint(name) for name in template._model_names.joint_names if name.startswith("robot")]
+        self.joints_qpos = [int(joint.qposadr[0]) for joint in joints]
+        self.joints_qvel = [int(joint.dofadr[0]) for joint in joints]
+
+    def control(self, ids: Ints, actions: Array) -> None:
+        limits = self.template.model.actuator_ctrlrange
+        half, centre = (limits[:, 1] - limits[:, 0]) / 2.0, (limits[:, 1] + limits[:, 0]) / 2.0
+        self.physics.ctrl[ids] = np.clip(centre + actions * half, limits[:, 0], limits[:, 1])
+
+    def settle(self, ids: Ints) -> None:
+        pass
+
+    def joints(self, ids: Ints) -> tuple[Array, Array]:
+        return self.physics.qpos[_grid(ids, self.joints_qpos)], self.physics.qvel[_grid(ids, self.joints_qvel)]
+
+
+class HandReach(Hand):
+    """The goal is where the five finger tips shall be."""
+
+    def __init__(self, template: Any, physics: Physics) -> None:
+        super().__init__(template, physics)
+        model = template.model
+        self.tips = [_site(model, name) for name in FINGERTIP_SITE_NAMES]
+        data = mujoco.MjData(model)
+        data.time = template.initial_time
+        data.qpos[:], data.qvel[:] = template.initial_qpos, template.initial_qvel
+        self.start = integration_state(model, data)
+
+    def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
+        self.physics.state[ids] = self.start
+        self.physics.batch.forward(ids)
+
+    def observe(self, ids: Ints) -> tuple[Array, Array]:
+        tips = self.physics.site_xpos[_grid(ids, self.tips)].reshape(len(ids), -1)
+        return np.concatenate([*self.joints(ids), tips], axis=1), tips
+
+
+class HandManipulate(Hand):
+    """The goal is the place and rotation of an object in the palm."""
+
+    def __init__(self, template: Any, physics: Physics) -> None:
+        super().__init__(template, physics)
+        joint = template.model.joint("object:joint")
+        self.object_qpos = slice(int(joint.qposadr[0]), int(joint.qposadr[0]) + 7)
+        self.object_qvel = slice(int(joint.dofadr[0]), int(joint.dofadr[0]) + 6)
+        self.centre = _site(template.model, "object:center")
+
+    def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
+        """As Gymnasium-Robotics does it: controls and warm start of the last episode stay; again until on the palm."""
+        physics, template = self.physics, self.template
+        waiting = dict(zip(ids.tolist(), rngs, strict=True))
+        while waiting:
+            now = np.fromiter(waiting, np.int64)
+            physics.time[now] = template.initial_time
+            physics.qpos[now], physics.qvel[now] = template.initial_qpos, template.initial_qvel
+            physics.batch.forward(now)
+            for i in now:
+                physics.qpos[i, self.object_qpos] = self._start(physics.qpos[i, self.object_qpos], waiting[int(i)])
+            for _ in range(10):
+                self.control(now, np.zeros((len(now), 20)))
+                physics.batch.step(now, nstep=template.n_substeps)
+            physics.batch.forward(now)
+            for i in now[physics.site_xpos[now, self.centre, 2] > 0.04]:
+                del waiting[int(i)]
+
+    def _start(self, qpos: Array, rng: np.random.Generator) -> Array:
+        """A random place and rotation of the object, drawn in the order in which Gymnasium-Robotics draws."""
+        template = self.template
+        place, rotation = qpos[:3].copy(), qpos[3:].copy()
+        if template.randomize_initial_rotation and template.target_rotation != "fixed":
+            angle = rng.uniform(-np.pi, np.pi)
+            axis = np.array([0.0, 0.0, 1.0])
+            if template.target_rotation in ("xyz", "ignore"):
+                axis = rng.uniform(-1.0, 1.0, size=3)
+            offset = quat_from_angle_and_axis(angle, axis)
+            if template.target_rotation == "parallel":
+                offset = rotations.quat_mul(offset, template.parallel_quats[rng.integers(len(template.parallel_quats))])
+            rotation = rotations.quat_mul(rotation, offset)
+        if template.randomize_initial_position and template.target_position != "fixed":
+            place += rng.normal(size=3, scale=0.005)
+        rotation /= np.linalg.norm(rotation)
+        return np.concatenate([place, rotation])
+
+    def observe(self, ids: Ints) -> tuple[Array, Array]:
+        qpos, qvel = self.joints(ids)
+        achieved = self.physics.qpos[ids, self.object_qpos]
+        return np.concatenate([qpos, qvel, self.physics.qvel[ids, self.object_qvel], achieved], axis=1), achieved
+
+
+def _grid(ids: Ints, columns: list[int]) -> tuple[Array, Array]:
+    """Index of all the columns in all the rows."""
+    return ids[:, None], np.asarray(columns, np.int64)[None]
+
+
+def _site(model: Any, name: str) -> int:
+    return int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, name))
+
+
+def _task(template: Any, physics: Physics) -> Task:
+    if isinstance(template, MujocoFetchEnv):
+        return Fetch(template, physics)
+    return (
+        HandReach(template, physics) if isinstance(template, MujocoHandReachEnv) else HandManipulate(template, physics)
+    )
+
+
+def supports(env: Any) -> bool:
+    """Whether an unwrapped env is one that can be simulated here (touch sensors and relative control cannot)."""
+    kind = type(env)
+    plain = kind._get_obs in (
+        MujocoFetchEnv._get_obs,
+        MujocoHandReachEnv._get_obs,
+        MujocoManipulateEnv._get_obs,
+    )
+    return bool(plain and not getattr(env, "relative_control", False))
+
+
+class Simulations:
+    """N simulations with their generators, goals and step counts."""
+
+    def __init__(self, template: Any, num: int, threads: int = 0) -> None:
+        self.template = template
+        self.physics = Physics(template.model, template.data, num, threads)
+        self.task = _task(template, self.physics)
+        self.goal = np.zeros((num, *template.observation_space["desired_goal"].shape))
+        self.rngs: list[np.random.Generator] = [seeding.np_random()[0] for _ in range(num)]
+        self.steps = np.zeros(num, np.int64)
+        self._warned = self._warnings()
+
+    def reset(self, ids: Ints, seeds: Sequence[int | None]) -> None:
+        """Start an episode in each simulation; a seed of None goes on with the simulation's generator."""
+        for i, seed in zip(ids, seeds, strict=True):
+            if seed is not None:
+                self.rngs[i] = seeding.np_random(int(seed))[0]
+        self.task.reset(ids, [self.rngs[i] for i in ids])
+        for i in ids:
+            self.template.np_random = self.rngs[i]
+            self.template.data.qpos[:] = self.physics.qpos[i]
+            self.goal[i] = self.template._sample_goal()
+        self.steps[ids] = 0
+        self._warned[ids] = self._warnings()[ids]
+
+    def step(self, ids: Ints, actions: Array) -> Bools:
+        """One env step in each of the simulations; True where one has diverged."""
+        space = self.template.action_space
+        self.task.control(ids, np.clip(actions, space.low, space.high))
+        self.physics.batch.step(ids, nstep=self.template.n_substeps)
+        self.task.settle(ids)
+        self.steps[ids] += 1
+        return (self._warnings()[ids] > self._warned[ids]) | ~np.isfinite(self.physics.qpos[ids]).all(axis=1)
+
+    def observe(self, ids: Ints) -> dict[str, Array]:
+        observation, achieved = self.task.observe(ids)
+        return {"observation": observation, "achieved_goal": achieved, "desired_goal": self.goal[ids]}
+
+    def export_state(self) -> dict[str, Any]:
+        """Everything the future depends on: physics, what the next control reads of it, generators, goals, counts."""
+        physics = self.physics
+        return {
+            "state": physics.state.copy(),
+            "warning": physics.warning.copy(),
+            **{name: getattr(physics, name).copy() for name in DERIVED},
+            "goal": self.goal.copy(),
+            "steps": self.steps.copy(),
+            "generators": [rng.bit_generator.state for rng in self.rngs],
+        }
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        physics = self.physics
+        physics.state[:] = state["state"]
+        physics.batch.forward()  # brings the views up to date; but warm start and warnings are then a little ahead
+        physics.state[:] = state["state"]
+        for name in DERIVED:
+            getattr(physics, name)[:] = state[name]
+        physics.warning[:] = state["warning"]
+        self._warned = self._warnings().copy()
+        self.goal[:], self.steps[:] = state["goal"], state["steps"]
+        for rng, saved in zip(self.rngs, state["generators"], strict=True):
+            rng.bit_generator.state = saved
+
+    def render(self, i: int) -> Any:
+        """A picture of one simulation."""
+        template, physics = self.template, self.physics
+        mujoco.mj_setState(template.model, template.data, physics.state[i], mujoco.mjtState.mjSTATE_INTEGRATION)
+        template.goal = self.goal[i].copy()
+        mujoco.mj_forward(template.model, template.data)
+        return template.render()
+
+    def _warnings(self) -> Array:
+        """How often MuJoCo has found each simulation broken, and reset it."""
+        counts: Array = self.physics.warning[:, list(map(int, _BAD)), 1].sum(axis=1)
+        return counts
