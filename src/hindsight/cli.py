@@ -245,18 +245,19 @@ def doctor(arguments: Sequence[str]) -> int:
 class Bench:
     """Measure this machine and this library, as ratios within one run."""
 
-    what: Annotated[Literal["learner"], tyro.conf.Positional]
-    """learner: time per DDPG update, against its matrix products alone and against Stable-Baselines3."""
+    what: Annotated[Literal["learner", "simulation", "training"], tyro.conf.Positional]
+    """learner: time per DDPG update. simulation: env steps/s of Fetch and Hand. training: env steps/s of the whole."""
     json: bool = False
     """Print one JSON object."""
 
 
 def bench(arguments: Sequence[str]) -> int:
-    from hindsight.bench import learner
+    from importlib import import_module
 
     options = _parse(Bench, arguments, "hindsight bench")
-    result = learner.run()
-    print(json.dumps(result) if options.json else learner.table(result))
+    benchmark = import_module(f"hindsight.bench.{options.what}")
+    result = benchmark.run()
+    print(json.dumps(result) if options.json else benchmark.table(result))
     return 0
 
 

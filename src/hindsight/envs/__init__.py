@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium as gym
+from gymnasium.vector import VectorEnv
 
 gym.register("hindsight/BitFlip-v0", "hindsight.envs.bit_flip:BitFlipEnv")
 gym.register("hindsight/EmptyRoom-v0", "hindsight.envs.rooms:RoomsEnv", max_episode_steps=31)
@@ -12,3 +15,10 @@ gym.register(
     max_episode_steps=31,
     kwargs={"layout": "four_rooms", "slip": 0.2, "random_corner": True},
 )
+
+
+def make_vec(env_id: str, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
+    """N goal envs at once: on threads in this process for Fetch and Hand, by `gymnasium.make_vec` for any other id."""
+    from hindsight.envs.vector import make_vec as make_vector_env
+
+    return make_vector_env(env_id, num_envs, **options)
