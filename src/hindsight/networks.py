@@ -1,4 +1,7 @@
-"""The networks of all learners: fully connected layers."""
+"""The networks of all learners: fully connected layers, in JAX for learning and in NumPy for acting.
+
+Acting in NumPy never waits for the thread pool that learning keeps busy, and a loaded policy needs no compilation.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from hindsight.types import Tensor
+from hindsight.types import Floats, Tensor
 
 Params = Any
 
@@ -28,6 +32,27 @@ class MLP(nn.Module):
                 x = nn.LayerNorm()(x)
             x = nn.relu(x)
         return nn.Dense(self.outputs, kernel_init=nn.initializers.xavier_uniform())(x)
+
+
+def forward(params: Params, x: Floats) -> Floats:
+    """What an MLP with these parameters computes for rows x [n, inputs], in NumPy."""
+    layers = params["params"]
+    last = sum(name.startswith("Dense") for name in layers) - 1
+    for i in range(last):
+        x = x @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]
+        norm = layers.get(f"LayerNorm_{i}")
+        if norm is not None:
+            centred = x - x.mean(axis=-1, keepdims=True)
+            variance = (centred**2).mean(axis=-1, keepdims=True)
+            x = centred / np.sqrt(variance + 1e-6) * norm["scale"] + norm["bias"]
+        x = np.maximum(x, 0.0)
+    output: Floats = x @ layers[f"Dense_{last}"]["kernel"] + layers[f"Dense_{last}"]["bias"]
+    return output
+
+
+def to_numpy(params: Params) -> Params:
+    """Parameters as NumPy arrays with memory of their own."""
+    return jax.tree.map(np.array, params)
 
 
 def copy_of(params: Params) -> Params:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -47,10 +46,10 @@ class Moments:
 class Scale(NamedTuple):
     """What the networks need to normalise: float32 means and deviations of observation and goal."""
 
-    observation_mean: jax.Array
-    observation_deviation: jax.Array
-    goal_mean: jax.Array
-    goal_deviation: jax.Array
+    observation_mean: Tensor
+    observation_deviation: Tensor
+    goal_mean: Tensor
+    goal_deviation: Tensor
 
 
 class Normalizer:
@@ -70,14 +69,14 @@ class Normalizer:
 
     def scale(self) -> Scale:
         o, g = self.observation, self.goal
-        return Scale(*(jnp.asarray(x, jnp.float32) for x in (o.mean, o.deviation, g.mean, g.deviation)))
+        return Scale(*(x.astype(np.float32) for x in (o.mean, o.deviation, g.mean, g.deviation)))
 
 
 def normalize(
     scale: Scale, observation: Tensor, goal: Tensor, clip_observation: float, clip_normalized: float
-) -> jax.Array:
-    """Normalised observation and goal side by side [..., o + g]: the input of every network."""
-    observation = jnp.clip(observation, -clip_observation, clip_observation)
-    o = (observation - scale.observation_mean) / scale.observation_deviation
+) -> Tensor:
+    """Normalised observation and goal side by side [..., o + g]: the input of every network. NumPy or JAX, as given."""
+    numpy: Any = np if isinstance(observation, np.ndarray) else jnp
+    o = (observation.clip(-clip_observation, clip_observation) - scale.observation_mean) / scale.observation_deviation
     g = (goal - scale.goal_mean) / scale.goal_deviation
-    return jnp.clip(jnp.concatenate([o, g], axis=-1), -clip_normalized, clip_normalized)
+    return numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)

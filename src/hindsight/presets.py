@@ -22,7 +22,7 @@ def preset(env: str, discrete: bool, horizon: int, env_kwargs: Mapping[str, Any]
     if env.startswith("FetchReach"):
         return TrainConfig(env, kwargs, steps=10_000, updates_per_cycle=80, eval_every=5)
     if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
-        steps = 400_000 if env.startswith("FetchPush") else 2_000_000
+        steps = 360_000 if env.startswith("FetchPush") else 2_000_000
         return TrainConfig(
             env,
             kwargs,
@@ -31,6 +31,8 @@ def preset(env: str, discrete: bool, horizon: int, env_kwargs: Mapping[str, Any]
             episodes_per_cycle=32,
             updates_per_cycle=100,
             batch_size=512,
+            policy_average=0.9,
+            overlap=True,
             agent=_SETTLING,
             replay=_OBJECT,
         )

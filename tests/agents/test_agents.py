@@ -15,12 +15,13 @@ from hindsight.agents.losses import adam_step, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import Actions
-from hindsight.networks import MLP
+from hindsight.networks import MLP, to_numpy
 from hindsight.normalizer import Scale
 from hindsight.replay.replay import Batch
 from hindsight.schedules import Schedule
 
 SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
+NUMPY_SCALE = Scale(*(np.asarray(x) for x in SCALE))
 
 
 def linear(weights: list[list[float]], bias: list[float]) -> Any:
@@ -90,7 +91,7 @@ def test_ddpg_actor_loss_by_hand() -> None:
 
 def test_ddpg_actions_are_scaled_to_the_env_range_and_back() -> None:
     agent = DDPG(DDPGConfig(hidden=(4,)), Shapes(1, 1, Actions(0, (-2.0,), (4.0,)), 0.9))
-    assert agent._to_env(jnp.array([[-1.0], [0.0], [1.0]])).ravel().tolist() == [-2.0, 1.0, 4.0]
+    assert agent._to_env(np.array([[-1.0], [0.0], [1.0]])).ravel().tolist() == [-2.0, 1.0, 4.0]
     assert agent._to_unit(jnp.array([[-2.0], [1.0], [4.0]])).ravel().tolist() == [-1.0, 0.0, 1.0]
 
 
@@ -154,26 +155,34 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
 
 def test_ddpg_explores_as_stated() -> None:
     agent, state = ddpg(noise=Schedule.parse(0.1), random_actions=Schedule.parse("linear(0.4, 0)"))
-    n = 20_000
-    rows = (jnp.zeros((n, 1)), jnp.ones((n, 1)))
-    key = jax.random.key(3)
-    noisy = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.1, 0.0), key, 0))
+    actor, rng = to_numpy(state.actor), np.random.default_rng(3)
+    rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
+    noisy = agent.explore(actor, NUMPY_SCALE, *rows, (0.1, 0.0), rng)
     assert noisy.mean() == pytest.approx(0.0, abs=0.005)
     assert noisy.std() == pytest.approx(0.1, rel=0.03)
-    mixed = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.0, 0.4), key, 0))
+    mixed = agent.explore(actor, NUMPY_SCALE, *rows, (0.0, 0.4), rng)
     assert (mixed != 0).mean() == pytest.approx(0.4, abs=0.02)
     assert agent.exploration(0.5) == (0.1, 0.2)
-    again = np.asarray(agent.explore(state.actor, SCALE, *rows, (0.1, 0.0), key, 1))
-    assert (again != noisy).any()
 
 
 def test_dqn_explores_as_stated() -> None:
     agent = DQN(DQNConfig(hidden=(6,)), Shapes(1, 1, Actions(choices=2), 0.9))
-    network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
-    rows = (jnp.zeros((20_000, 1)), jnp.ones((20_000, 1)))
-    assert not np.asarray(agent.act(network, SCALE, *rows)).any()
-    chosen = np.asarray(agent.explore(network, SCALE, *rows, 0.5, jax.random.key(0), 0))
+    network = to_numpy(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0]))
+    rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
+    assert not agent.act(network, NUMPY_SCALE, *rows).any()
+    chosen = agent.explore(network, NUMPY_SCALE, *rows, 0.5, np.random.default_rng(0))
     assert chosen.mean() == pytest.approx(0.25, abs=0.015)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_acting_in_numpy_is_what_learning_in_jax_believes(layer_norm: bool) -> None:
+    agent = DDPG(DDPGConfig(hidden=(32, 32), layer_norm=layer_norm), Shapes(5, 2, Actions(0, (-1.0,), (1.0,)), 0.9))
+    actor = agent.init(jax.random.key(0)).actor
+    rng = np.random.default_rng(0)
+    observation, goal = rng.normal(size=(50, 5)).astype(np.float32), rng.normal(size=(50, 2)).astype(np.float32)
+    scale = Scale(*(rng.uniform(0.5, 2, n).astype(np.float32) for n in (5, 5, 2, 2)))
+    believed = agent.policy(actor, agent._inputs(scale, jnp.asarray(observation), jnp.asarray(goal)))
+    np.testing.assert_allclose(agent.act(to_numpy(actor), scale, observation, goal), believed, atol=1e-5)
 
 
 def test_gamma_and_returns_follow_the_env() -> None:

@@ -16,6 +16,7 @@ from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
+from hindsight.networks import to_numpy
 from hindsight.normalizer import Normalizer
 from hindsight.training.policy import Policy
 
@@ -24,7 +25,7 @@ def new_policy(env: Any, config: Any) -> Policy:
     spec = inspect(env)
     agent = make_agent(config, spec)
     scale = Normalizer(spec.observation, spec.goal, 0.01, 200.0).scale()
-    return Policy.of(spec, agent, agent.actor_parameters(agent.init(jax.random.key(0))), scale)
+    return Policy.of(spec, agent, to_numpy(agent.actor_parameters(agent.init(jax.random.key(0)))), scale)
 
 
 def test_one_observation_and_a_batch_of_them(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.dqn import DQN
 from hindsight.agents.shapes import Shapes
@@ -13,7 +15,7 @@ from hindsight.errors import HindsightError
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.replay.replay import Batch
-from hindsight.types import Tensor
+from hindsight.types import Array, Floats, Tensor
 
 
 class Agent(Protocol):
@@ -35,15 +37,21 @@ class Agent(Protocol):
     def actor_parameters(self, state: Any) -> Params:
         """The parameters that choose actions."""
 
-    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        """Greedy actions."""
+    def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
+        """Greedy actions, by parameters in NumPy."""
 
     def exploration(self, progress: float) -> Any: ...
 
     def explore(
-        self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor, exploration: Any, key: Tensor, call: int
-    ) -> Tensor:
-        """Actions with exploration; `call` numbers the calls that share a key."""
+        self,
+        actor: Params,
+        scale: Scale,
+        observation: Floats,
+        goal: Floats,
+        exploration: Any,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Actions with exploration, by parameters in NumPy."""
 
 
 def make_agent(config: DDPGConfig | DQNConfig, spec: GoalEnvSpec) -> Agent:

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from hindsight.agents.losses import adam_step, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig
-from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.networks import MLP, Params, average, copy_of, forward
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
-from hindsight.types import Tensor
+from hindsight.types import Array, Floats, Tensor
 
 
 class DDPGState(NamedTuple):
@@ -62,7 +63,7 @@ class DDPG:
             jnp.zeros((), jnp.int32),
         )
 
-    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> jax.Array:
+    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
 
     def policy(self, actor: Params, inputs: Tensor) -> jax.Array:
@@ -139,38 +140,34 @@ class DDPG:
         """The parameters that choose actions."""
         return state.actor
 
-    @partial(jax.jit, static_argnums=0)
-    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        """Greedy actions [n, a] in the env's range."""
-        return self._to_env(self.policy(actor, self._inputs(scale, observation, goal)))
+    def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
+        """Greedy actions [n, a] in the env's range, in NumPy."""
+        return self._to_env(np.tanh(forward(actor, self._inputs(scale, observation, goal))))
 
     def exploration(self, progress: float) -> tuple[float, float]:
         return self.config.noise(progress), self.config.random_actions(progress)
 
-    @partial(jax.jit, static_argnums=0)
     def explore(
         self,
         actor: Params,
         scale: Scale,
-        observation: Tensor,
-        goal: Tensor,
+        observation: Floats,
+        goal: Floats,
         exploration: tuple[float, float],
-        key: jax.Array,
-        call: int,
-    ) -> Tensor:
-        """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones."""
+        rng: np.random.Generator,
+    ) -> Array:
+        """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones, in NumPy."""
         noise, random_share = exploration
-        noise_key, random_key, choice_key = jax.random.split(jax.random.fold_in(key, call), 3)
-        action = self.policy(actor, self._inputs(scale, observation, goal))
-        noisy = jnp.clip(action + noise * jax.random.normal(noise_key, action.shape), -1.0, 1.0)
-        random = jax.random.uniform(random_key, action.shape, minval=-1.0, maxval=1.0)
-        chosen = jax.random.uniform(choice_key, (len(action), 1)) < random_share
-        return self._to_env(jnp.where(chosen, random, noisy))
+        action = np.tanh(forward(actor, self._inputs(scale, observation, goal)))
+        noisy = np.clip(action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0)
+        random = rng.uniform(-1.0, 1.0, action.shape).astype(np.float32)
+        chosen = rng.random((len(action), 1)) < random_share
+        return self._to_env(np.where(chosen, random, noisy))
 
-    def _to_env(self, action: Tensor) -> Tensor:
-        low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
+    def _to_env(self, action: Array) -> Array:
+        low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)
         return low + (action + 1.0) * 0.5 * (high - low)
 
     def _to_unit(self, action: Tensor) -> Tensor:
-        low, high = jnp.asarray(self.shapes.actions.low), jnp.asarray(self.shapes.actions.high)
+        low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)
         return (action - low) / (high - low) * 2.0 - 1.0

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from hindsight.agents.losses import adam_step, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DQNConfig
-from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.networks import MLP, Params, average, copy_of, forward
 from hindsight.normalizer import Scale, normalize
 from hindsight.replay.replay import Batch
-from hindsight.types import Tensor
+from hindsight.types import Array, Floats, Tensor
 
 
 class DQNState(NamedTuple):
@@ -45,8 +46,10 @@ class DQN:
 
     def values(self, network: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """Q of every action [n, choices]."""
-        inputs = normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
-        return self._network.apply(network, inputs)
+        return self._network.apply(network, self._inputs(scale, observation, goal))
+
+    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
+        return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
 
     def loss(
         self, network: Params, state: DQNState, scale: Scale, batch: Batch
@@ -95,30 +98,27 @@ class DQN:
         """The parameters that choose actions."""
         return state.network
 
-    @partial(jax.jit, static_argnums=0)
-    def act(self, actor: Params, scale: Scale, observation: Tensor, goal: Tensor) -> jax.Array:
-        """Greedy actions [n]."""
-        return jnp.argmax(self.values(actor, scale, observation, goal), axis=-1)
+    def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
+        """Greedy actions [n], in NumPy."""
+        greedy: Array = np.argmax(forward(actor, self._inputs(scale, observation, goal)), axis=-1)
+        return greedy
 
     def exploration(self, progress: float) -> float:
         return self.config.random_actions(progress)
 
-    @partial(jax.jit, static_argnums=0)
     def explore(
         self,
         actor: Params,
         scale: Scale,
-        observation: Tensor,
-        goal: Tensor,
+        observation: Floats,
+        goal: Floats,
         exploration: float,
-        key: jax.Array,
-        call: int,
-    ) -> jax.Array:
-        """Greedy actions, or, for a share of the rows, uniformly random ones."""
-        random_key, choice_key = jax.random.split(jax.random.fold_in(key, call))
+        rng: np.random.Generator,
+    ) -> Array:
+        """Greedy actions, or, for a share of the rows, uniformly random ones, in NumPy."""
         greedy = self.act(actor, scale, observation, goal)
-        random = jax.random.randint(random_key, greedy.shape, 0, self.shapes.actions.choices)
-        return jnp.where(jax.random.uniform(choice_key, greedy.shape) < exploration, random, greedy)
+        random = rng.integers(0, self.shapes.actions.choices, len(greedy))
+        return np.where(rng.random(len(greedy)) < exploration, random, greedy)
 
 
 def _pick(values: Tensor, actions: Tensor) -> jax.Array:

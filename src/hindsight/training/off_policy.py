@@ -6,11 +6,11 @@ import time
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hindsight.agents import make_agent
 from hindsight.collect import Collector, episode_seeds
@@ -19,7 +19,7 @@ from hindsight.envs.batch import EnvBatch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
-from hindsight.networks import Params, average, copy_of
+from hindsight.networks import Params, average, to_numpy
 from hindsight.normalizer import Normalizer, Scale
 from hindsight.replay.replay import Addresses, Batch, HindsightReplay
 from hindsight.training.evaluate import EVALUATION, TRAINING, Evaluation, evaluate
@@ -43,14 +43,13 @@ class Progress:
 def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> Generator[Progress]:
     """Train, yielding after every cycle; stop by not asking for more."""
     agent = make_agent(config.agent, spec)
-    key, init_key = jax.random.split(jax.random.key(config.seed))
-    state: Any = agent.init(init_key)
+    state: Any = agent.init(jax.random.key(config.seed))
     normalizer = Normalizer(spec.observation, spec.goal, config.agent.normalizer_epsilon, config.agent.clip_observation)
     scale = normalizer.scale()
     replay = HindsightReplay(spec, config.replay)
     collector = Collector(envs, spec)
     rng = np.random.default_rng(config.seed)
-    actor = averaged = copy_of(agent.actor_parameters(state))
+    actor = averaged = to_numpy(agent.actor_parameters(state))
     ahead: Future[Episodes] | None = None
     step = cycle = 0
     clock = Clock()
@@ -59,15 +58,15 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
         """The episodes of a cycle, played by the actor with exploration."""
         first = (cycle - 1) * config.episodes_per_cycle
         seeds = episode_seeds(config.seed, TRAINING, first, config.episodes_per_cycle)
-        calls = count()
-        exploration, cycle_key = agent.exploration(progress), jax.random.fold_in(key, cycle)
+        exploration, noise = agent.exploration(progress), np.random.default_rng((config.seed, cycle))
 
         def explore(observation: Floats, goal: Floats) -> Array:
-            return np.asarray(agent.explore(actor, scale, observation, goal, exploration, cycle_key, next(calls)))
+            return agent.explore(actor, scale, observation, goal, exploration, noise)
 
         return collector.collect(explore, seeds)
 
-    with ThreadPoolExecutor(1) as pool:
+    # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from simulation and JAX.
+    with ThreadPoolExecutor(1) as pool, threadpool_limits(1, user_api="blas"):
         while step < config.steps:
             cycle += 1
             progress = step / config.steps
@@ -88,7 +87,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
             batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, replay_k, rng)
             clock.lap("replay")
             state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
-            actor = copy_of(agent.actor_parameters(state))  # the state itself is given away to the next update
+            actor = to_numpy(agent.actor_parameters(state))
             averaged = average(averaged, actor, config.policy_average)
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
             _check_finite(metrics, step)

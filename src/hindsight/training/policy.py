@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
@@ -49,7 +48,7 @@ class Policy:
 
     def act(self, observation: Floats, goal: Floats) -> Array:
         """Actions for features [n, o] and [n, g]."""
-        return np.asarray(self.agent.act(self.parameters, self.scale, observation, goal))
+        return self.agent.act(self.parameters, self.scale, observation, goal)
 
     def __call__(self, observation: Mapping[str, Any]) -> Any:
         """The action for a dict observation, or the actions for a batch of them. An int if actions are discrete."""
@@ -124,8 +123,8 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     found = {k.removeprefix("parameters/"): v for k, v in tensors.items() if k.startswith("parameters/")}
     if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in _flat(expected).items()}:
         raise ValueError("the tensors do not fit the description of the network")
-    parameters = jax.tree.unflatten(jax.tree.structure(expected), [jnp.asarray(found[k]) for k in _flat(expected)])
-    scale = Scale(**{name: jnp.asarray(tensors[f"scale/{name}"]) for name in Scale._fields})
+    parameters = jax.tree.unflatten(jax.tree.structure(expected), [found[k] for k in _flat(expected)])
+    scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
     observation, goal = (
         Features(tuple(data[key]["shape"]), int(data[key]["categories"])) for key in ("observation", "goal")
     )
