@@ -158,3 +158,53 @@ def test_ctrl_c_leaves_a_usable_run(tmp_path: Path) -> None:
     assert "Traceback" not in error
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
     assert (tmp_path / "run" / "policy.safetensors").exists()
+
+
+def test_config_with_another_env_or_argument_records_what_was_trained(
+    capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
+) -> None:
+    config, more = run / "config.json", ["--steps", "100", "--quiet"]
+    assert call(capsys, "train", "--config", config, "--env.bits", "3", "--run-dir", tmp_path / "a", *more)[0] == 0
+    assert json.loads((tmp_path / "a" / "config.json").read_text())["env_kwargs"] == {"bits": 3}
+    other = ["hindsight/EmptyRoom-v0", "--config", config, "--run-dir", tmp_path / "b", *more]
+    assert call(capsys, "train", *other)[0] == 2  # --config brings bits=4, which a room does not take
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "x" * 300], "File name too long"),
+        (["train", "hindsight/BitFlip-v0", "--env.bits", "8.5"], "cannot make"),
+        (["train", ":X-v0"], "cannot make"),
+        (["train", "hindsight/BitFlip-v0", "--env.random-start", "{1}"], "cannot be written"),
+        (["train", "hindsight/BitFlip-v0", "--seed", "9" * 400], "seed must be below"),
+        (["train", "hindsight/BitFlip-v0", "--run-dir", "hindsight/EmptyRoom-v0", "hindsight/FourRooms-v0"], "unknown"),
+        (["eval", TESTS, "--seed", "-1"], "--seed must be 0 or more"),
+        (["doctor", "CartPole-v1", "--max-episode-steps", "x"], "--max-episode-steps"),
+    ],
+)
+def test_odd_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    code, _, error = call(capsys, *arguments)
+    assert code == 2
+    assert error.count("\n") == 1, error
+    assert message in error
+
+
+def test_odd_output_names(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    for arguments in (
+        ["watch", run, "-o", "/no/dir/v.mp4"],
+        ["watch", run, "-o", "v.txt"],
+        ["plot", run, "-o", "c.xyz"],
+    ):
+        code, _, error = call(capsys, *arguments)
+        assert code == 2
+        assert "cannot write" in error
+    code, _, error = call(capsys, "plot", run, "-o", "/no/dir/c.png")
+    assert code == 2
+    assert error.count("\n") == 1
+
+
+def test_a_reader_that_leaves_is_no_error_message() -> None:
+    command = f"{sys.executable} -m hindsight.cli train --help | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "Traceback" not in result.stderr

@@ -24,6 +24,7 @@ def test_values_at_start_middle_and_end(text: str, values: list[float]) -> None:
     schedule = Schedule.parse(text)
     assert [schedule(x) for x in (0.0, 0.5, 1.0)] == pytest.approx(values)
     assert Schedule.parse(str(schedule)) == schedule
+    assert str(Schedule.parse("linear(0.123456789, 1e-7)")) == "linear(0.123456789, 1e-07)"
 
 
 @given(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
+from hindsight.agents import make_agent
 from hindsight.config import TrainConfig, with_settings
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
 from hindsight.presets import preset
+from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
 from hindsight.training.off_policy import Progress, train_off_policy
 from hindsight.training.policy import Policy
@@ -47,12 +50,12 @@ def train(
     make_env = factory(env, env_kwargs)
     spec = describe(env, make_env, time_limit)
     if config is None:
-        config = preset(spec.id, spec.actions.discrete, spec.horizon, env_kwargs)
+        config = preset(spec.id, spec.actions.discrete, spec.horizon)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
             raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
-    config = with_settings(config, settings)
+    config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
     return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)
 
 
@@ -71,27 +74,23 @@ def train_config(
     quiet: bool = False,
 ) -> Run:
     """Train with a complete config. An interrupt leaves a usable run directory, and is raised again."""
-    envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
-    run = Run.create(config, run_dir)
-    writer = RunWriter(run)
-    status = "failed"
-    try:
-        with Display(config, quiet) as display, closing(train_off_policy(config, spec, envs)) as training:
-            for progress in training:
-                writer.write(progress)
-                display.show(progress)
-                if logger is not None:
-                    logger(dict(progress.metrics), progress.step)
-                answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
-                if any(answers):
-                    break
-        status = "finished" if progress.done else "stopped"
-    except KeyboardInterrupt:
-        status = "interrupted"
-        raise
-    finally:
-        writer.close(status)
-        envs.close()
+    make_agent(config.agent, spec)  # these refuse what does not fit, before anything is written
+    slot_count(spec, config.replay.capacity)
+    with ExitStack() as stack:
+        envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
+        stack.callback(envs.close)
+        training = stack.enter_context(closing(train_off_policy(config, spec, envs)))
+        run = Run.create(config, run_dir)
+        writer = stack.enter_context(RunWriter(run))
+        display = stack.enter_context(Display(config, quiet))
+        for progress in training:
+            writer.write(progress)
+            display.show(progress)
+            if logger is not None:
+                logger(dict(progress.metrics), progress.step)
+            answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
+            if any(answers):
+                break
     return run
 
 

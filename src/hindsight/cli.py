@@ -7,8 +7,8 @@ import contextlib
 import dataclasses
 import io
 import json
+import os
 import re
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -62,11 +62,17 @@ def train(arguments: Sequence[str]) -> int:
         return 0
     env = env or (base.env if base else "")
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
-    time_limit = _option(rest, "--max-episode-steps") or (base.max_episode_steps if base else None)
+    given = _option(rest, "--max-episode-steps") or ""
+    time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
-    spec = api.describe(env, make_env, int(time_limit) if time_limit and str(time_limit).isdigit() else None)
-    default = base or preset(env, spec.actions.discrete, spec.horizon, env_kwargs)
+    spec = api.describe(env, make_env, time_limit)
+    default = base or preset(env, spec.actions.discrete, spec.horizon)
+    default = dataclasses.replace(default, env=env, env_kwargs=env_kwargs)
     options = _parse(Train, rest, "hindsight train", Train(env, default))
+    if options.env != env:
+        raise HindsightError(f"two envs, {env} and {options.env}: name one, before the options")
+    if options.settings.max_episode_steps != time_limit:
+        spec = api.describe(env, make_env, options.settings.max_episode_steps)
     run = api.train_config(options.settings, spec, make_env, options.run_dir, quiet=options.quiet)
     draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
     if not options.quiet:
@@ -113,18 +119,26 @@ def _evaluate(path: Path, episodes: int, seed: int) -> dict[str, Any]:
     from hindsight.training.evaluate import evaluate as evaluate_policy
     from hindsight.training.run import Run
 
-    if episodes < 1:
-        raise HindsightError(f"--episodes must be at least 1, got {episodes}")
+    _check_episodes(episodes, seed)
     run = Run.open(path)
     policy = run.policy
     config = run.config
     make_env = factory(config.env, config.env_kwargs)
     spec = api.describe(config.env, make_env, config.max_episode_steps)
+    if (policy.observation, policy.goal) != (spec.observation, spec.goal):
+        raise HindsightError(f"the policy in {path} was trained on other observations or goals than {config.env} has")
     envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.simulator, config.workers)
     try:
         return asdict(evaluate_policy(Collector(envs, spec), policy.act, episodes, seed))
     finally:
         envs.close()
+
+
+def _check_episodes(episodes: int, seed: int) -> None:
+    if episodes < 1:
+        raise HindsightError(f"--episodes must be at least 1, got {episodes}")
+    if seed < 0:
+        raise HindsightError(f"--seed must be 0 or more, got {seed}")
 
 
 @dataclass
@@ -158,8 +172,7 @@ def _watch(options: Watch) -> Path | None:
     from hindsight.report import video
     from hindsight.training.run import Run
 
-    if options.episodes < 1:
-        raise HindsightError(f"--episodes must be at least 1, got {options.episodes}")
+    _check_episodes(options.episodes, options.seed)
     run = Run.open(options.run)
     config, policy = run.config, run.policy
     make_env = partial(make, config.env, **config.env_kwargs)
@@ -232,13 +245,17 @@ class Doctor:
     """Check the installation, and the goal-env contract of an env."""
 
     env: Annotated[str | None, tyro.conf.Positional] = None
-    """An env id to check."""
+    """An env id to check. Arguments for its constructor: --env.NAME VALUE."""
+    max_episode_steps: int | None = None
+    """Time limit, for envs that have none of their own."""
 
 
 def doctor(arguments: Sequence[str]) -> int:
     from hindsight.doctor import examine
 
-    return examine(_parse(Doctor, arguments, "hindsight doctor").env)
+    rest, env_kwargs = _take_env_kwargs(arguments)
+    options = _parse(Doctor, rest, "hindsight doctor")
+    return examine(options.env, env_kwargs, options.max_episode_steps)
 
 
 @dataclass
@@ -305,11 +322,16 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _one_line_warning
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         sys.exit(_dispatch(arguments))
     except HindsightError as error:
         print(f"hindsight: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # whoever read our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (OSError, MemoryError, OverflowError) as error:
+        print(f"hindsight: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\nhindsight: interrupted", file=sys.stderr)

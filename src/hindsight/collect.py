@@ -9,6 +9,7 @@ import numpy as np
 from hindsight.envs.batch import EnvBatch, Frame
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
+from hindsight.errors import HindsightError
 from hindsight.types import Array, Floats
 
 Act = Callable[[Floats, Floats], Array]
@@ -21,25 +22,28 @@ class Collector:
     def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
         self.envs = envs
         self.spec = spec
-        self.diverged = 0  # episodes dropped because their simulation broke
 
     def collect(self, act: Act, seeds: Sequence[int]) -> Episodes:
         size = self.envs.num_envs
-        return Episodes.concatenate([self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)])
+        rounds = [self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)]
+        episodes = Episodes.concatenate(rounds)
+        if len(episodes) == 0:
+            raise HindsightError(f"{self.spec.id}: all {len(seeds)} simulations diverged in one round")
+        return episodes
 
     def _round(self, act: Act, seeds: Sequence[int]) -> Episodes:
         n, horizon, spec = len(seeds), self.spec.horizon, self.spec
         frame = self.envs.reset(seeds)
         goal = spec.goal(frame.desired_goal)
         observation = np.zeros((n, horizon + 1, spec.observation.dim), np.float32)
-        achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), frame.achieved_goal.dtype)
+        achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), spec.goal_dtype)
         action: Array = np.zeros((n, horizon), np.int64)
         if not spec.actions.discrete:
             action = np.zeros((n, horizon, spec.actions.dim), np.float32)
         reward = np.zeros((n, horizon), np.float32)
         terminated, success = np.zeros((n, horizon), np.bool_), np.zeros((n, horizon), np.bool_)
         length = np.full(n, horizon, np.int64)
-        desired = frame.desired_goal
+        desired = frame.desired_goal.astype(spec.goal_dtype)
         observation[:, 0], achieved[:, 0] = spec.observation(frame.observation), frame.achieved_goal
         for t in range(horizon):
             alive = ~_ended(frame)
@@ -53,10 +57,7 @@ class Collector:
             if _ended(frame).all():
                 break
         episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length)
-        if not frame.diverged.any():
-            return episodes
-        self.diverged += int(frame.diverged.sum())
-        return episodes.select(~frame.diverged)
+        return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
 
 
 def _ended(frame: Frame) -> Array:

@@ -170,10 +170,12 @@ def _check(config: TrainConfig) -> None:
         for name in names:
             value = values.get(name)
             numbers = value.bounds() if isinstance(value, Schedule) else (value,)
-            if any(x is not None and not (math.isfinite(x) and valid(x)) for x in numbers):
+            if any(x is not None and not (abs(x) < math.inf and valid(x)) for x in numbers):
                 raise HindsightError(f"setting {name} must be {text}, got {value}")
+    if config.seed >= 2**32:
+        raise HindsightError(f"setting seed must be below 2**32, got {config.seed}")
     hidden = config.agent.hidden
-    if not hidden or min(hidden) < 1:
+    if not hidden or any(type(width) is not int or width < 1 for width in hidden):
         raise HindsightError(f"setting agent.hidden must be one or more positive widths, got {hidden}")
 
 
@@ -196,6 +198,10 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
     for name, value in _dotted(settings).items():
         if name not in flat:
             raise HindsightError(f"unknown setting {name!r}.{nearest(name, flat)}")
+        if name == "agent.method" and value != config.agent.method:
+            raise HindsightError(
+                f"setting agent.method is {config.agent.method} here: pass a config of {value!r} instead"
+            )
         group, _, leaf = name.rpartition(".")
         changes[group][leaf] = _typed(name, flat[name], value)
     try:
@@ -224,8 +230,7 @@ _CHOICES = {
     "replay.goals": ("future", "final", "episode", "random"),
     "agent.method": ("ddpg", "dqn"),
 }
-_OPTIONAL = ("agent.gamma", "max_episode_steps", "workers")
-_OPTIONAL_TYPES = {"agent.gamma": float, "max_episode_steps": int, "workers": int}
+_OPTIONAL = {"agent.gamma": float, "max_episode_steps": int, "workers": int}
 
 
 def _typed(name: str, old: Any, value: Any) -> Any:
@@ -236,9 +241,9 @@ def _typed(name: str, old: Any, value: Any) -> Any:
         return Schedule.parse(value)
     if name in _OPTIONAL and value is None:
         return None
-    kind = _OPTIONAL_TYPES.get(name, type(old))
-    if kind is tuple:
-        kind, value = tuple, tuple(value) if isinstance(value, list | tuple) else value
+    kind = _OPTIONAL.get(name, type(old))
+    if kind is tuple and isinstance(value, list):
+        value = tuple(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not kind:
@@ -271,7 +276,7 @@ def from_json(data: Mapping[str, Any]) -> TrainConfig:
     if not isinstance(data, Mapping) or not isinstance(data.get("env"), str):
         raise HindsightError("not a Hindsight config: it has no 'env'")
     method = data.get("agent", {}).get("method", "ddpg") if isinstance(data.get("agent", {}), Mapping) else None
-    if method not in AGENTS:
+    if not isinstance(method, str) or method not in AGENTS:
         raise HindsightError(f"unknown method {method!r}: choose from {', '.join(AGENTS)}")
     return with_settings(TrainConfig(env=data["env"], agent=AGENTS[method]()), data)
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import check_mujoco, make, register_robotics
@@ -21,7 +22,7 @@ assert image.ndim == 3 and image.std() > 0, "the picture is empty"
 """
 
 
-def examine(env_id: str | None) -> int:
+def examine(env_id: str | None, env_kwargs: dict[str, Any] | None = None, max_episode_steps: int | None = None) -> int:
     """Print a line per check; 0 if all are well, else 2."""
     well = True
 
@@ -39,7 +40,7 @@ def examine(env_id: str | None) -> int:
     threads = os.environ.get("XLA_FLAGS", "")
     report(
         True,
-        f"JAX learns on {info['cores']} threads, envs are simulated in {info['cores']} processes in between"
+        f"JAX learns and envs are simulated on {info['cores']} threads each (--workers sets the latter)"
         + (f" (XLA_FLAGS={threads})" if threads else ""),
     )
     robotics = register_robotics()
@@ -55,16 +56,18 @@ def examine(env_id: str | None) -> int:
     if robotics:
         report(*_rendering("FetchReach-v4"))
     if env_id is not None:
-        for ok, text in _contract(env_id):
+        for ok, text in _contract(env_id, env_kwargs or {}, max_episode_steps):
             report(ok, text)
     return 0 if well else 2
 
 
 def _rendering(env_id: str) -> tuple[bool, str]:
     """Render in a process of its own: a broken OpenGL can take the process with it."""
-    result = subprocess.run(
-        [sys.executable, "-c", _RENDER.format(env=env_id)], capture_output=True, text=True, timeout=120, check=False
-    )
+    command = [sys.executable, "-c", _RENDER.format(env=env_id)]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        return False, "rendering hangs: try MUJOCO_GL=egl or MUJOCO_GL=osmesa"
     backend = os.environ.get("MUJOCO_GL", "the default")
     if result.returncode == 0:
         return True, f"rendering works (MUJOCO_GL={backend})"
@@ -75,11 +78,11 @@ def _rendering(env_id: str) -> tuple[bool, str]:
     )
 
 
-def _contract(env_id: str) -> list[tuple[bool, str]]:
+def _contract(env_id: str, env_kwargs: dict[str, Any], max_episode_steps: int | None) -> list[tuple[bool, str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            spec = inspect(make(env_id), env_id)
+            spec = inspect(make(env_id, **env_kwargs), env_id, max_episode_steps)
         except HindsightError as error:
             return [(False, str(error))]
     actions = (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from hindsight.config import DDPGConfig, DQNConfig, ReplayConfig, TrainConfig
 from hindsight.schedules import Schedule
 
@@ -16,16 +13,14 @@ _SETTLING = DDPGConfig(
 _OBJECT = ReplayConfig(moved_share=0.8, replace_met=0.9)
 
 
-def preset(env: str, discrete: bool, horizon: int, env_kwargs: Mapping[str, Any] | None = None) -> TrainConfig:
+def preset(env: str, discrete: bool, horizon: int) -> TrainConfig:
     """The preset of an env id; ids without one get the settings of their kind of actions."""
-    kwargs = dict(env_kwargs or {})
     if env.startswith("FetchReach"):
-        return TrainConfig(env, kwargs, steps=10_000, updates_per_cycle=80, eval_every=5)
+        return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=5)
     if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
         steps = 360_000 if env.startswith("FetchPush") else 2_000_000
         return TrainConfig(
             env,
-            kwargs,
             steps=steps,
             num_envs=32,
             episodes_per_cycle=32,
@@ -39,10 +34,9 @@ def preset(env: str, discrete: bool, horizon: int, env_kwargs: Mapping[str, Any]
     if discrete:
         return TrainConfig(
             env,
-            kwargs,
             steps=40_000 if horizon <= 10 else 400_000,
             num_envs=16,
             episodes_per_cycle=16,
             agent=DQNConfig(),
         )
-    return TrainConfig(env, kwargs, steps=500_000, num_envs=16, episodes_per_cycle=16, agent=DDPGConfig())
+    return TrainConfig(env, steps=500_000, num_envs=16, episodes_per_cycle=16, agent=DDPGConfig())

@@ -60,7 +60,7 @@ class Schedule:
             return text
         try:
             return Schedule("constant", (float(text),))
-        except ValueError:
+        except (ValueError, TypeError):
             pass
         match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", str(text))
         if match is None:
@@ -73,8 +73,8 @@ class Schedule:
 
     def __str__(self) -> str:
         if self.kind == "constant":
-            return f"{self.numbers[0]:g}"
-        return f"{self.kind}({', '.join(f'{x:g}' for x in self.numbers)})"
+            return repr(self.numbers[0])
+        return f"{self.kind}({', '.join(map(repr, self.numbers))})"
 
     def __call__(self, progress: float) -> float:
         """The value at `progress`, which is clipped to [0, 1]."""

@@ -74,7 +74,7 @@ def test_never_terminating_env_returns_one_false_for_any_batch() -> None:
 
 
 def test_compute_reward_is_found_behind_wrappers() -> None:
-    assert inspect(gym.wrappers.TimeLimit(gym.wrappers.OrderEnforcing(LineEnv()), 7)).horizon in (7, 12)
+    assert inspect(gym.wrappers.OrderEnforcing(LineEnv())).actions.dim == 1
 
 
 def test_warns_when_step_and_compute_reward_disagree() -> None:
@@ -151,7 +151,10 @@ def test_too_new_mujoco_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_factory_of_an_object_a_function_and_an_id() -> None:
     env = LineEnv()
-    assert factory(env)() is env
+    assert factory(env)().unwrapped is env
+    with pytest.raises(HindsightError, match="made already"):
+        factory(env, {"discrete": True})
+    assert factory(LineEnv, {"discrete": True})().action_space.n == 3  # type: ignore[attr-defined]
     assert isinstance(factory(LineEnv)(), LineEnv)
     assert factory("hindsight/BitFlip-v0", {"bits": 3})().action_space.n == 3  # type: ignore[attr-defined]
 
@@ -194,3 +197,93 @@ def test_the_pen_made_by_us_is_right_for_batches(env_id: str) -> None:
     goals[:, 3:] += rng.normal(size=(50, 4), scale=0.1)
     singles = [original(a, d, {}) for a, d in zip(turned, goals, strict=True)]
     assert (inspect(env, env_id).goal_reward(turned, goals) == np.array(singles, np.float32)).all()
+
+
+def test_the_smallest_time_limit_counts() -> None:
+    env = gym.wrappers.TimeLimit(LineEnv(), 7)
+    assert inspect(env).horizon == 7
+    assert inspect(env, max_episode_steps=5).horizon == 5
+    assert inspect(env, max_episode_steps=30).horizon == 7
+    with pytest.raises(HindsightError, match="whole number"):
+        inspect(env, max_episode_steps="ten")  # type: ignore[arg-type]
+
+
+def test_rewards_that_take_batches_only() -> None:
+    class BatchOnly(LineEnv):
+        def step(self, action: Any) -> Any:
+            self.x = self.x + action
+            self.steps += 1
+            return self._observe(), -1.0, False, False, {}
+
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return -(np.linalg.norm(achieved - desired, axis=1) > 0.5).astype(np.float32)
+
+    assert inspect(BatchOnly()).goal_reward(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [0.0, -1.0]
+
+
+def test_a_reward_that_needs_info_is_refused() -> None:
+    class NeedsInfo(LineEnv):
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return super().compute_reward(achieved, desired, info) - info["cost"]
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            return self._observe(), -1.0, False, False, {"cost": 0.0}
+
+    with pytest.raises(HindsightError, match="empty info"):
+        inspect(NeedsInfo())
+
+
+def test_moving_goals_and_failing_envs_are_refused() -> None:
+    class Moving(LineEnv):
+        def _observe(self) -> dict[str, Any]:
+            return super()._observe() | {"desired_goal": self.goal + self.steps}
+
+    class Failing(LineEnv):
+        def step(self, action: Any) -> Any:
+            raise ZeroDivisionError("no\nfloor")
+
+    class Missing(LineEnv):
+        def _observe(self) -> dict[str, Any]:
+            return {"observation": self.x, "achieved_goal": self.x}
+
+    for env, message in ((Moving, "changes within"), (Failing, "ZeroDivisionError: no floor"), (Missing, "lacks")):
+        with pytest.raises(HindsightError, match=message):
+            inspect(env())
+
+
+def test_discrete_goals_as_python_ints() -> None:
+    class Cells(LineEnv):
+        def __init__(self) -> None:
+            super().__init__(discrete=True)
+            cell = gym.spaces.Discrete(21)
+            self.observation_space = gym.spaces.Dict({"observation": cell, "achieved_goal": cell, "desired_goal": cell})
+
+        def _observe(self) -> dict[str, Any]:
+            here, there = round(float(self.x[0])) + 10, round(float(self.goal[0])) + 10
+            return {"observation": here, "achieved_goal": here, "desired_goal": there}
+
+        def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+            return (np.asarray(achieved) == np.asarray(desired)).astype(np.float32) - 1.0
+
+        def step(self, action: Any) -> Any:
+            self.x = np.clip(self.x + int(action) - 1, -10, 10)
+            self.steps += 1
+            seen = self._observe()
+            reward = float(self.compute_reward(seen["achieved_goal"], seen["desired_goal"], {}))
+            return seen, reward, False, self.steps >= 12, {}
+
+    from hindsight.collect import Collector
+
+    spec = inspect(Cells())
+    assert (spec.observation.dim, spec.goal.dim, spec.goal_dtype.kind) == (21, 21, "i")
+    episodes = Collector(LocalEnvs(Cells, 2, 12), spec).collect(lambda o, g: np.zeros(len(o), np.int64), [1, 2])
+    assert episodes.observation.shape == (2, 13, 21)
+    assert episodes.achieved_goal.shape == (2, 13)
+
+
+def test_equal_action_limits_are_refused() -> None:
+    env = LineEnv()
+    env.action_space = gym.spaces.Box(1.0, 1.0, (1,))
+    with pytest.raises(HindsightError, match="low < high"):
+        inspect(env)

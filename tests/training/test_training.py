@@ -136,3 +136,43 @@ def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None
         command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), simulator]
         subprocess.run(command, check=True, capture_output=True)
     assert fingerprint(tmp_path / "0") == fingerprint(tmp_path / "1")
+
+
+def test_the_config_says_what_was_trained(tmp_path: Path) -> None:
+    from hindsight.config import DQNConfig, TrainConfig
+
+    config = TrainConfig("Other-v0", agent=DQNConfig(), steps=50)
+    run = hindsight.train(
+        "hindsight/BitFlip-v0", config=config, env_kwargs={"bits": 3}, run_dir=tmp_path / "run", **QUICK
+    )
+    assert (run.config.env, run.config.env_kwargs) == ("hindsight/BitFlip-v0", {"bits": 3})
+    assert run.policy.observation.dim == 3
+
+
+def test_a_refused_training_leaves_no_directory(tmp_path: Path) -> None:
+    from hindsight.config import DDPGConfig, TrainConfig
+
+    for settings in ({"config": TrainConfig("x", agent=DDPGConfig())}, {"replay": {"capacity": 3}}):
+        with pytest.raises(HindsightError):
+            hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings)
+        assert not (tmp_path / "run").exists()
+
+
+def test_an_error_while_collecting_ahead_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    from conftest import NaNEnv
+
+    settings = {"run_dir": tmp_path / "run", "overlap": True, "simulator": "processes", "num_envs": 2}
+    with pytest.raises(HindsightError, match="NaN"):
+        hindsight.train(NaNEnv, **(QUICK | settings | {"eval_every": 1}))
+
+
+def test_the_env_object_stays_open(tmp_path: Path) -> None:
+    class Closing(LineEnv):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    env = Closing()
+    hindsight.train(env, steps=30, run_dir=tmp_path / "run", episodes_per_cycle=2, **QUICK)
+    assert not env.closed

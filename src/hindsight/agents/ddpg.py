@@ -64,7 +64,8 @@ class DDPG:
         )
 
     def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
+        clip_normalized = self.config.clip_normalized if self.config.normalize else np.inf
+        return normalize(scale, observation, goal, self.config.clip_observation, clip_normalized)
 
     def policy(self, actor: Params, inputs: Tensor) -> jax.Array:
         """Actions in [-1, 1]."""
@@ -166,7 +167,7 @@ class DDPG:
 
     def _to_env(self, action: Array) -> Array:
         low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)
-        return low + (action + 1.0) * 0.5 * (high - low)
+        return np.clip(low + (action + 1.0) * 0.5 * (high - low), low, high)
 
     def _to_unit(self, action: Tensor) -> Tensor:
         low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)

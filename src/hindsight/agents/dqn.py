@@ -49,7 +49,8 @@ class DQN:
         return self._network.apply(network, self._inputs(scale, observation, goal))
 
     def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        return normalize(scale, observation, goal, self.config.clip_observation, self.config.clip_normalized)
+        clip_normalized = self.config.clip_normalized if self.config.normalize else np.inf
+        return normalize(scale, observation, goal, self.config.clip_observation, clip_normalized)
 
     def loss(
         self, network: Params, state: DQNState, scale: Scale, batch: Batch

@@ -18,7 +18,15 @@ gym.register(
 
 
 def make_vec(env_id: str, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """N goal envs at once: on threads in this process for Fetch and Hand, by `gymnasium.make_vec` for any other id."""
-    from hindsight.envs.vector import make_vec as make_vector_env
+    """N goal envs at once: on threads in this process for Fetch and Hand, by `gymnasium.make_vec` for any other id.
 
-    return make_vector_env(env_id, num_envs, **options)
+    For Fetch and Hand the options are those of `hindsight.envs.vector.RobotVectorEnv`.
+    """
+    from hindsight.envs.batch import robot
+    from hindsight.envs.make import make
+
+    if robot(make(env_id)) is None:
+        return gym.make_vec(env_id, num_envs, **options)
+    from hindsight.envs.vector import RobotVectorEnv
+
+    return RobotVectorEnv(env_id, num_envs, **options)

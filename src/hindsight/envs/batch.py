@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import cloudpickle
 import gymnasium as gym
@@ -120,20 +120,28 @@ class WorkerEnvs:
         sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(workers, num_envs))]
         self._pipes: list[Connection] = []
         self._processes: list[subprocess.Popen[bytes]] = []
-        for size in sizes:
-            ours, theirs = Pipe()
-            process = subprocess.Popen(
+        try:
+            for size in sizes:
+                self._start(cloudpickle.dumps((make_env, size, max_episode_steps)))
+            for i in range(len(self._pipes)):
+                self._receive(i)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, work: bytes) -> None:
+        ours, theirs = Pipe()
+        self._pipes.append(ours)
+        self._processes.append(
+            subprocess.Popen(
                 [sys.executable, "-m", "hindsight.envs.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
                 start_new_session=True,  # Ctrl-C belongs to the main process
             )
-            theirs.close()
-            ours.send_bytes(cloudpickle.dumps((make_env, size, max_episode_steps)))
-            self._pipes.append(ours)
-            self._processes.append(process)
-        for i in range(len(self._pipes)):
-            self._receive(i)
+        )
+        theirs.close()
+        ours.send_bytes(work)
 
     def reset(self, seeds: Sequence[int]) -> Frame:
         return self._call("reset", np.asarray(seeds))
@@ -226,11 +234,8 @@ class ThreadedEnvs:
         self.simulations.template.close()
 
 
-Simulator = Literal["auto", "threads", "processes", "inline"]
-
-
 def make_batch(
-    make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, simulator: Simulator = "auto", workers: int | None = None
+    make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, simulator: str = "auto", workers: int | None = None
 ) -> EnvBatch:
     """`num_envs` envs together, on `workers` threads or processes (one per core if None).
 

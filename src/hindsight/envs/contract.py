@@ -70,8 +70,14 @@ def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: 
             f"{name} has no compute_reward(achieved_goal, desired_goal, info), which relabelling needs: "
             "add it, or unwrap the wrapper that hides it"
         )
-    achieved, desired, info, seconds = _probe(env, name, reward)
-    goal_reward = _batched(reward, achieved, desired, info, np.float32, f"{name}: compute_reward")
+    try:
+        achieved, desired, seconds = _probe(env, name)
+    except HindsightError:
+        raise
+    except Exception as error:  # of the env's own code
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise HindsightError(f"{name} fails within a few random steps: {reason}") from error
+    goal_reward = _batched(reward, achieved, desired, np.float32, f"{name}: compute_reward")
     rewards = goal_reward(achieved, desired)
     values = np.unique(rewards)
     sparse = len(values) == 2
@@ -86,7 +92,7 @@ def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: 
         reward_bounds=(min(float(values[0]), 0.0), max(float(values[-1]), 0.0)) if sparse else None,
         step_seconds=seconds,
         goal_reward=goal_reward,
-        goal_terminated=_goal_terminated(env, achieved, desired, info, name),
+        goal_terminated=_goal_terminated(env, achieved, desired, name),
     )
 
 
@@ -114,23 +120,28 @@ def _actions(space: gym.Space[Any], name: str) -> Actions:
         return Actions(choices=int(space.n))
     if isinstance(space, gym.spaces.Box):
         low, high = space.low.ravel(), space.high.ravel()
-        if len(space.shape) != 1 or not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise HindsightError(f"{name}: continuous actions must be one finite vector, got {space}")
+        if len(space.shape) != 1 or not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            raise HindsightError(f"{name}: continuous actions must be one vector with finite low < high, got {space}")
         return Actions(low=tuple(map(float, low)), high=tuple(map(float, high)))
     raise HindsightError(f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported")
 
 
 def _horizon(env: gym.Env[Any, Any], name: str, max_episode_steps: int | None) -> int:
-    registered = env.spec.max_episode_steps if env.spec else None
-    own = getattr(env.unwrapped, "max_episode_steps", None) or getattr(env.unwrapped, "_max_episode_steps", None)
-    horizon = max_episode_steps or registered or own
-    wrapped: Any = env
-    while horizon is None and isinstance(wrapped, gym.Wrapper):
-        horizon = getattr(wrapped, "_max_episode_steps", None)
-        wrapped = wrapped.env
-    if not horizon:
+    """The smallest of all time limits: given, registered, of a wrapper, or the env's own."""
+    if max_episode_steps is not None and (type(max_episode_steps) is not int or max_episode_steps < 1):
+        raise HindsightError(
+            f"setting max_episode_steps must be a whole number of at least 1, got {max_episode_steps!r}"
+        )
+    limits = [max_episode_steps, env.spec.max_episode_steps if env.spec else None]
+    inner: Any = env
+    while inner is not None:
+        limits += [vars(inner).get("_max_episode_steps"), getattr(type(inner), "max_episode_steps", None)]
+        limits.append(vars(inner).get("max_episode_steps"))
+        inner = inner.env if isinstance(inner, gym.Wrapper) else None
+    known = [int(limit) for limit in limits if isinstance(limit, int) and limit > 0]
+    if not known:
         raise HindsightError(f"{name} has no time limit: give one with --max-episode-steps")
-    return int(horizon)
+    return min(known)
 
 
 def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
@@ -142,26 +153,25 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
     return method
 
 
-def _probe(
-    env: gym.Env[Any, Any], name: str, compute_reward: Callable[..., Any]
-) -> tuple[Array, Array, dict[str, Any], float]:
-    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, an info, and seconds per step."""
+def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
+    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, and seconds per step."""
     rng = np.random.default_rng(0)
     achieved, desired, seconds = [], [], []
-    info: dict[str, Any] = {}
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         check_finite(observation, name)
+        goal = np.array(observation["desired_goal"])
         for _ in range(2):
-            action = _random_action(env.action_space, rng)
             start = time.perf_counter()
-            observation, reward, terminated, truncated, info = env.step(action)
+            observation, reward, terminated, truncated, info = env.step(_random_action(env.action_space, rng))
             seconds.append(time.perf_counter() - start)
             check_finite(observation, name)
-            achieved.append(observation["achieved_goal"])
-            desired.append(observation["desired_goal"])
-            own = float(np.asarray(compute_reward(achieved[-1], desired[-1], info)))
-            if not np.isclose(own, float(reward), atol=1e-5):
+            achieved.append(np.array(observation["achieved_goal"]))
+            desired.append(np.array(observation["desired_goal"]))
+            if (desired[-1] != goal).any():
+                raise HindsightError(f"{name}: desired_goal changes within an episode; it must stay as reset() gave it")
+            own = _own_reward(env, observation, info)
+            if own is not None and not np.isclose(own, float(reward), atol=1e-5):
                 warnings.warn(
                     f"{name}: step() returned reward {float(reward):g} where compute_reward() gives {own:g}; "
                     "learning uses compute_reward()",
@@ -173,11 +183,19 @@ def _probe(
     pairs += list(zip(desired[1:], desired[:-1], strict=True))
     if achieved[0].dtype.kind == "f":  # near misses along every dimension, at several scales
         unit = np.eye(achieved[0].size, dtype=achieved[0].dtype).reshape(-1, *achieved[0].shape)
-        pairs += [
-            (achieved[i], achieved[i] + scale * step) for i in (0, -1) for scale in (0.02, 0.1, 0.5) for step in unit
-        ]
+        near = [scale * step for scale in (0.02, 0.1, 0.5) for step in unit]
+        pairs += [(goal, goal + offset) for goal in (achieved[0], achieved[-1]) for offset in near]
     left, right = zip(*pairs, strict=True)
-    return np.stack(left), np.stack(right), info, float(np.median(seconds))
+    return np.stack(left), np.stack(right), float(np.median(seconds))
+
+
+def _own_reward(env: gym.Env[Any, Any], observation: dict[str, Array], info: dict[str, Any]) -> float | None:
+    """compute_reward of a single step, or None if it takes batches only."""
+    try:
+        value = env.get_wrapper_attr("compute_reward")(observation["achieved_goal"], observation["desired_goal"], info)
+        return float(np.asarray(value))
+    except Exception:  # any way to fail is possible
+        return None
 
 
 def _random_action(space: gym.Space[Any], rng: np.random.Generator) -> Any:
@@ -190,38 +208,50 @@ def _random_action(space: gym.Space[Any], rng: np.random.Generator) -> Any:
 def check_finite(observation: dict[str, Array], name: str) -> None:
     """Raise if an observation holds a NaN or an infinity."""
     for key in GOAL_KEYS:
+        if key not in observation:
+            raise HindsightError(f"{name}: an observation lacks {key!r}, which the observation space promises")
         if not np.isfinite(observation[key]).all():
             raise HindsightError(f"{name}: NaN or infinity in {key!r} of an observation")
 
 
 def _batched(
-    function: Callable[..., Any], achieved: Array, desired: Array, info: dict[str, Any], dtype: Any, label: str
+    function: Callable[..., Any], achieved: Array, desired: Array, dtype: Any, label: str
 ) -> Callable[[Array, Array], Array]:
-    """`function(achieved, desired, info)` over batches: one call if it is vectorised, else a loop, with a warning."""
-    singles = np.array([function(a, d, info) for a, d in zip(achieved, desired, strict=True)], dtype).reshape(-1)
-    try:
-        at_once = np.asarray(function(achieved, desired, {}))
-        vectorised = at_once.shape == singles.shape and np.allclose(at_once.astype(dtype), singles)
-    except Exception:  # a single-goal function may fail in any way when given a batch
-        vectorised = False
-    if vectorised:
+    """`function(achieved, desired, {})` over batches: one call if it is vectorised, else a loop, with a warning."""
+    at_once = _try(lambda: np.asarray(function(achieved, desired, {})).astype(dtype))
+    pairs = list(zip(achieved, desired, strict=True))
+    singles = _try(lambda: np.array([function(a, d, {}) for a, d in pairs], dtype).reshape(-1))
+    fits = isinstance(at_once, np.ndarray) and at_once.shape == (len(pairs),)
+    if isinstance(singles, Exception) and not fits:
+        reason = f"{type(singles).__name__}: {' '.join(str(singles).split())}"
+        raise HindsightError(f"{label} fails for goals and an empty info, which is all that relabelling has ({reason})")
+    if fits and (isinstance(singles, Exception) or np.allclose(at_once, singles)):  # type: ignore[arg-type]
         return lambda a, d: np.asarray(function(a, d, {})).astype(dtype)
     warnings.warn(
         f"{label} takes single goals only, so it is called once per transition, which is slow: "
         "let it accept arrays [n, ...] and return [n]",
         stacklevel=4,
     )
-    return lambda a, d: np.array([function(x, y, info) for x, y in zip(a, d, strict=True)], dtype).reshape(-1)
+    return lambda a, d: np.array([function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype).reshape(-1)
+
+
+def _try(call: Callable[[], Array]) -> Array | Exception:
+    """What the call returns, or how it fails: a foreign function may fail in any way."""
+    try:
+        return call()
+    except Exception as error:
+        return error
 
 
 def _goal_terminated(
-    env: gym.Env[Any, Any], achieved: Array, desired: Array, info: dict[str, Any], name: str
+    env: gym.Env[Any, Any], achieved: Array, desired: Array, name: str
 ) -> Callable[[Array, Array], Bools] | None:
     """compute_terminated over batches; None if the env has none. An env that never terminates gives all False."""
     function = _method(env, "compute_terminated")
     if function is None:
         return None
-    ends = [bool(np.asarray(function(a, d, info)).all()) for a, d in zip(achieved, desired, strict=True)]
-    if not any(ends):
+    pairs = list(zip(achieved, desired, strict=True))
+    ends = _try(lambda: np.array([np.asarray(function(a, d, {})).all() for a, d in pairs]))
+    if isinstance(ends, np.ndarray) and not ends.any():
         return lambda a, d: np.zeros(len(a), np.bool_)
-    return _batched(function, achieved, desired, info, np.bool_, f"{name}: compute_terminated")
+    return _batched(function, achieved, desired, np.bool_, f"{name}: compute_terminated")

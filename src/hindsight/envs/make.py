@@ -8,6 +8,7 @@ import io
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -70,7 +71,7 @@ def make(env_id: str, **kwargs: Any) -> Env:
             env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except HindsightError:
         raise
-    except (gym.error.Error, ImportError, TypeError, AttributeError) as error:
+    except (gym.error.Error, ImportError, TypeError, ValueError, AttributeError) as error:
         raise HindsightError(f"cannot make {env_id!r}: {_one_line(error)}") from error
     if getattr(env.unwrapped, "ignore_z_target_rotation", False):
         _mend_goal_distance(env.unwrapped)
@@ -106,9 +107,18 @@ def factory(env: str | Env | EnvFactory, kwargs: Mapping[str, Any] | None = None
     """A function that makes the env: from an id, from a factory, or (once) from an env object."""
     if isinstance(env, str):
         return Maker(env, dict(kwargs or {}))
-    if isinstance(env, gym.Env):
-        return lambda: env
-    return env
+    if not isinstance(env, gym.Env):
+        return partial(env, **kwargs) if kwargs else env
+    if kwargs:
+        raise HindsightError("env_kwargs do not go with an env object: it has been made already")
+    return lambda: KeepOpen(env)
+
+
+class KeepOpen(gym.Wrapper[Any, Any, Any, Any]):
+    """An env that is the caller's to close."""
+
+    def close(self) -> None:
+        pass
 
 
 class Maker:

@@ -78,6 +78,14 @@ def integration_state(model: Any, data: Any) -> Array:
     return state
 
 
+def _start_state(template: Any) -> Array:
+    """The state after MuJoCo's own reset, at the template's start."""
+    data = mujoco.MjData(template.model)
+    data.time = template.initial_time
+    data.qpos[:], data.qvel[:] = template.initial_qpos, template.initial_qvel
+    return integration_state(template.model, data)
+
+
 def _dofs(model: Any, body: int) -> list[int]:
     """The degrees of freedom that move a body."""
     while body and model.body_dofnum[body] == 0:
@@ -126,10 +134,7 @@ class Fetch:
         if template.has_object:
             self.object = _site(model, "object0")
             self.object_qpos = int(model.joint("object0:joint").qposadr[0])
-        data = mujoco.MjData(model)
-        data.time = template.initial_time
-        data.qpos[:], data.qvel[:] = template.initial_qpos, template.initial_qvel
-        self.start = integration_state(model, data)
+        self.start = _start_state(template)
 
     def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
         template = self.template
@@ -209,12 +214,8 @@ class HandReach(Hand):
 
     def __init__(self, template: Any, physics: Physics) -> None:
         super().__init__(template, physics)
-        model = template.model
-        self.tips = [_site(model, name) for name in FINGERTIP_SITE_NAMES]
-        data = mujoco.MjData(model)
-        data.time = template.initial_time
-        data.qpos[:], data.qvel[:] = template.initial_qpos, template.initial_qvel
-        self.start = integration_state(model, data)
+        self.tips = [_site(template.model, name) for name in FINGERTIP_SITE_NAMES]
+        self.start = _start_state(template)
 
     def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
         self.physics.state[ids] = self.start

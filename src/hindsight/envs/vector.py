@@ -1,11 +1,10 @@
-"""`make_vec`: the fast simulation of Fetch and Hand as a `gymnasium.vector.VectorEnv`, usable on its own."""
+"""The fast simulation of Fetch and Hand as a `gymnasium.vector.VectorEnv`, usable on its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -121,11 +120,3 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
 
     def close_extras(self, **kwargs: Any) -> None:
         self.simulations.template.close()
-
-
-def make_vec(env_id: str, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """N goal envs at once: simulated on threads for Fetch and Hand, by `gymnasium.make_vec` for any other id."""
-    if env_id.startswith(("Fetch", "Hand")):
-        return RobotVectorEnv(env_id, num_envs, **options)
-    make(env_id).close()  # a clear error for an unknown id
-    return gym.make_vec(env_id, num_envs, **options)

@@ -71,7 +71,7 @@ class HindsightReplay:
         """Alternate goals for the transitions [n]; those already met are mostly swapped for other desired goals."""
         stored = self.storage.size
         goal_slot, goal_time = self.rule(slot, step, self.storage.length[:stored], rng)
-        if self.config.replace_met > 0 and stored > 1:
+        if self.config.replace_met > 0:
             met = self.spec.reached(self.storage.achieved_goal[slot, step], self.storage.goal(goal_slot, goal_time))
             swap = met & (rng.random(len(slot)) < self.config.replace_met)
             goal_slot = np.where(swap, another_episode(slot, stored, rng), goal_slot)

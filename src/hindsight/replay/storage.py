@@ -11,13 +11,18 @@ from hindsight.goals import DESIRED
 from hindsight.types import Array, Ints
 
 
+def slot_count(spec: GoalEnvSpec, capacity: int) -> int:
+    """How many episodes a replay of `capacity` transitions holds."""
+    if capacity < spec.horizon:
+        raise HindsightError(f"replay.capacity {capacity} is smaller than one episode of {spec.horizon} steps")
+    return capacity // spec.horizon
+
+
 class Storage:
     """Room for `capacity // horizon` episodes, addressed by slot. Slots 0..size-1 are in use."""
 
     def __init__(self, spec: GoalEnvSpec, capacity: int) -> None:
-        slots, horizon = capacity // spec.horizon, spec.horizon
-        if slots < 1:
-            raise HindsightError(f"replay.capacity {capacity} is smaller than one episode of {horizon} steps")
+        slots, horizon = slot_count(spec, capacity), spec.horizon
         action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
         goal = spec.goal.shape
         self.slots = slots

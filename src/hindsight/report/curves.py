@@ -31,6 +31,8 @@ def curve(run: Run) -> tuple[Array, Array, Array]:
 
 def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
     """Success against steps and against minutes: a line per group (mean of its runs), a band from worst to best."""
+    if path.suffix not in (".png", ".svg", ".pdf", ".jpg"):
+        raise HindsightError(f"cannot write {path}: the name of a figure ends in .png, .svg, .pdf or .jpg")
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for i, (label, runs) in enumerate(groups.items()):
         curves = [curve(run) for run in runs]

@@ -24,34 +24,46 @@ NO_RENDERING = (
 )
 
 
-def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[tuple[Any, bool]]:
-    """What the env renders at every step, and whether the episode is a success so far."""
+def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[bool]:
+    """Play some episodes; after every reset and step, whether the episode is a success so far."""
     for episode_seed in episode_seeds(seed, FRESH, 0, episodes):
         observation, _ = env.reset(seed=episode_seed)
-        yield env.render(), False
+        yield False
         for _ in range(horizon):
             observation, _, terminated, truncated, info = env.step(policy(observation))
-            yield env.render(), bool(info.get("is_success", info.get("success", False)))
+            yield bool(info.get("is_success", info.get("success", False)))
             if terminated or truncated:
                 break
 
 
 def record(policy: Policy, make_env: Callable[..., Env], path: Path, episodes: int, seed: int, horizon: int) -> Path:
     """Write a video of some episodes; the frame turns green on success."""
+    if path.suffix not in (".mp4", ".mkv", ".mov"):
+        raise HindsightError(f"cannot write {path}: the name of a video ends in .mp4, .mkv or .mov")
+    if not path.parent.is_dir():
+        raise HindsightError(f"cannot write {path}: there is no directory {path.parent}")
+    env = make_env(render_mode="rgb_array")
+    fps = int(env.metadata.get("render_fps", 25))
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # else it forks, which JAX's threads do not survive
+    successes = play(policy, env, episodes, seed, horizon)
+    next(successes)
+    first = _picture(env)
+    writer: Any = imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error")
+    with writer:
+        writer.append_data(_framed(first, False))
+        for success in successes:
+            writer.append_data(_framed(_picture(env), success))
+    env.close()
+    return path
+
+
+def _picture(env: Env) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            env = make_env(render_mode="rgb_array")
-            fps = int(env.metadata.get("render_fps", 25))
-            frames = [_framed(image, success) for image, success in play(policy, env, episodes, seed, horizon)]
-            env.close()
-    except HindsightError:
-        raise
+            return env.render()
     except Exception as error:  # every OpenGL binding fails in its own way
         raise HindsightError(NO_RENDERING.format(" ".join(str(error).split())[:120])) from None
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # else it forks, which JAX's threads do not survive
-    imageio.mimwrite(path, frames, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error")  # type: ignore[arg-type]
-    return path
 
 
 def window(policy: Policy, make_env: Callable[..., Env], episodes: int, seed: int, horizon: int) -> None:

@@ -20,7 +20,7 @@ class Evaluation:
     @staticmethod
     def of(episodes: Episodes, asked: int) -> Evaluation:
         """Of `asked` episodes, those that are missing (their simulation diverged) count as failures."""
-        mean_return = float(np.mean(episodes.returns(), dtype=np.float64)) if len(episodes) else float("nan")
+        mean_return = float(np.mean(episodes.returns(), dtype=np.float64))
         return Evaluation(int(episodes.final_success().sum()) / asked, mean_return, asked)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
     rng = np.random.default_rng(config.seed)
     actor = averaged = to_numpy(agent.actor_parameters(state))
     ahead: Future[Episodes] | None = None
-    step = cycle = 0
+    step = cycle = diverged = 0
     clock = Clock()
 
     def collect(cycle: int, actor: Params, scale: Scale, progress: float) -> Episodes:
@@ -74,6 +74,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
             # Collect episodes, or take those collected meanwhile, and store them.
             episodes = collect(cycle, actor, scale, progress) if ahead is None else ahead.result()
             step += episodes.transitions
+            diverged += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
             replay.add(episodes)
             if config.agent.normalize:
@@ -99,13 +100,13 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
             evaluation = None
             if done or cycle % config.eval_every == 0:
                 if ahead is not None:
-                    wait([ahead])  # they use the same envs
+                    ahead.result()  # it uses the same envs, and may have failed
                 clock.lap("collect")
                 evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
                 metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
                 clock.lap("evaluate")
             metrics |= _collected(episodes, config) | _replayed(batches, addresses, spec)
-            metrics |= {"train/diverged": float(collector.diverged)} | clock.metrics()
+            metrics |= {"train/diverged": float(diverged)} | clock.metrics()
             yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
 
 

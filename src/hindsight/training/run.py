@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tensorboardX import SummaryWriter
@@ -31,6 +32,10 @@ class Run:
     @staticmethod
     def create(config: TrainConfig, path: Path | str | None = None) -> Run:
         """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
+        try:
+            content = json.dumps(to_json(config), indent=2).encode()
+        except (TypeError, ValueError) as error:
+            raise HindsightError(f"a setting cannot be written to {CONFIG}: {error}") from None
         if path is None:
             name = f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.method}-seed{config.seed}"
             taken = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in range(1, 1_000_000))
@@ -41,7 +46,7 @@ class Run:
                 raise HindsightError(f"run directory {directory} exists: choose another, or remove it")
         try:
             directory.mkdir(parents=True)
-            write_aside(directory / CONFIG, json.dumps(to_json(config), indent=2).encode())
+            write_aside(directory / CONFIG, content)
         except OSError as error:
             raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
         return Run(directory, config)
@@ -89,7 +94,7 @@ def read_config(path: Path) -> TrainConfig:
         )
     try:
         return from_json(json.loads(path.read_bytes()))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
 
 
@@ -115,8 +120,16 @@ class RunWriter:
             self._best = max(self._best, self._evaluated)
             progress.policy.save(self.run.path)
 
-    def close(self, status: str) -> None:
-        """Save the last policy and the summary."""
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Save the last policy and the summary, whatever has happened."""
+        status = "finished" if self._last is not None and self._last.done else "stopped"
+        if kind is not None:
+            status = "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
         self._metrics.close()
         self._board.close()
         if self._last is not None:
