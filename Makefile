@@ -11,7 +11,7 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Hindsight needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@echo "Setting up .venv (once; about a minute) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install -c constraints.txt -e '.[robotics,dev]'
+	@$(PIP) install -c constraints.txt -e '.[robotics,report,dev]'
 	@touch $@
 
 demo: setup
@@ -31,7 +31,7 @@ lint: setup
 
 bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench]'
-	@$(BIN)/hindsight bench learner
+	@for what in learner simulation training; do $(BIN)/hindsight bench $$what; done
 
 clean:
 	rm -rf .venv

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
@@ -48,7 +48,6 @@ def train(arguments: Sequence[str]) -> int:
     from hindsight import api
     from hindsight.envs.make import factory
     from hindsight.presets import preset
-    from hindsight.report.curves import draw
     from hindsight.training.run import read_config
 
     rest, env_kwargs = _take_env_kwargs(arguments)
@@ -74,7 +73,10 @@ def train(arguments: Sequence[str]) -> int:
     if options.settings.max_episode_steps != time_limit:
         spec = api.describe(env, make_env, options.settings.max_episode_steps)
     run = api.train_config(options.settings, spec, make_env, options.run_dir, quiet=options.quiet)
-    draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
+    with contextlib.suppress(ImportError):  # a picture for those who have the report extra
+        from hindsight.report.curves import draw
+
+        draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
     if not options.quiet:
         print(
             f"run: {run.path}   success rate {run.summary['success_rate']:.2f}   {run.summary['minutes']:.1f} minutes"
@@ -134,6 +136,14 @@ def _evaluate(path: Path, episodes: int, seed: int) -> dict[str, Any]:
         envs.close()
 
 
+@contextlib.contextmanager
+def _needs_report() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
+
+
 def _check_episodes(episodes: int, seed: int) -> None:
     if episodes < 1:
         raise HindsightError(f"--episodes must be at least 1, got {episodes}")
@@ -143,7 +153,7 @@ def _check_episodes(episodes: int, seed: int) -> None:
 
 @dataclass
 class Watch:
-    """See a run's policy at work: writes a video file, or opens a window."""
+    """See a run's policy at work: in a window where there is a screen, else in a video file."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run directory."""
@@ -151,9 +161,9 @@ class Watch:
     seed: int = 0
     """Seed of the episodes' starts."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """The video file; by default video.mp4 in the run directory."""
+    """The video file, written even if there is a screen; without a screen video.mp4 in the run directory."""
     window: bool = False
-    """Open a window instead (needs a screen)."""
+    """Insist on a window."""
 
 
 def watch(arguments: Sequence[str]) -> int:
@@ -169,15 +179,17 @@ def _watch(options: Watch) -> Path | None:
 
     from hindsight import api
     from hindsight.envs.make import factory, make
-    from hindsight.report import video
     from hindsight.training.run import Run
+
+    with _needs_report():
+        from hindsight.report import video
 
     _check_episodes(options.episodes, options.seed)
     run = Run.open(options.run)
     config, policy = run.config, run.policy
     make_env = partial(make, config.env, **config.env_kwargs)
     horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
-    if options.window:
+    if options.window or (options.output is None and video.has_screen() and video.has_window(make_env)):
         video.window(policy, make_env, options.episodes, options.seed, horizon)
         return None
     return video.record(
@@ -197,12 +209,13 @@ class Plot:
 
 
 def plot(arguments: Sequence[str]) -> int:
-    from hindsight.report.curves import draw, group
     from hindsight.training.run import Run
 
     options = _parse(Plot, arguments, "hindsight plot")
     if not options.runs:
         raise HindsightError("which runs? For example: hindsight plot runs/*")
+    with _needs_report():
+        from hindsight.report.curves import draw, group
     groups = group([Run.open(path) for path in options.runs])
     if options.labels:
         if len(options.labels) != len(groups):
@@ -293,7 +306,7 @@ def demo(arguments: Sequence[str]) -> int:
     result = _evaluate(path, 100, 0)
     print(f"\nsuccess rate on {result['episodes']} fresh episodes: {result['success_rate']:.2f}")
     try:
-        print(f"video:          {_watch(Watch(path))}")
+        print(f"video:          {_watch(Watch(path, output=path / 'video.mp4'))}")
     except HindsightError as error:
         print(f"no video: {error}")
     print(f"learning curve: {path / 'learning_curve.png'}")

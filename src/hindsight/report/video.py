@@ -66,10 +66,21 @@ def _picture(env: Env) -> Any:
         raise HindsightError(NO_RENDERING.format(" ".join(str(error).split())[:120])) from None
 
 
+def has_screen() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def has_window(make_env: Callable[..., Env]) -> bool:
+    """Whether the env can show itself in a window."""
+    return "human" in make_env().metadata.get("render_modes", [])
+
+
 def window(policy: Policy, make_env: Callable[..., Env], episodes: int, seed: int, horizon: int) -> None:
     """Show some episodes in a window."""
-    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not has_screen():
         raise HindsightError("there is no screen: leave out --window to write a video file")
+    if not has_window(make_env):
+        raise HindsightError(f"{policy.env} cannot be shown in a window: leave out --window to write a video file")
     env = make_env(render_mode="human")
     for _ in play(policy, env, episodes, seed, horizon):
         pass
