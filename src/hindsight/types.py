@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
+Floats64 = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Tensor = Any

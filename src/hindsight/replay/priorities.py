@@ -1,0 +1,58 @@
+"""What all priority indexes share: checks of what comes in, strata, and bias correction."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from hindsight.errors import HindsightError
+from hindsight.types import Array, Floats64, Ints
+
+
+class PriorityIndex(Protocol):
+    """Priorities over a fixed array of entries, drawn with exact, known probabilities."""
+
+    capacity: int
+
+    def set(self, ids: Ints, priorities: Array) -> None: ...
+
+    def remove(self, ids: Ints) -> None: ...
+
+    def probability(self, ids: Ints) -> Floats64: ...
+
+    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]: ...
+
+
+def check_ids(ids: Array, capacity: int) -> Ints:
+    """The ids as integers, or an error if one is not an entry."""
+    checked: Ints = np.asarray(ids, np.int64).ravel()
+    if len(checked) and (checked.min() < 0 or checked.max() >= capacity):
+        raise HindsightError(f"entries are 0 to {capacity - 1}, got {checked.min()} to {checked.max()}")
+    return checked
+
+
+def check_priorities(priorities: Array) -> Floats64:
+    """The priorities as float64, or an error if one is negative, infinite or not a number."""
+    checked: Floats64 = np.asarray(priorities, np.float64).ravel()
+    wrong = ~(np.isfinite(checked) & (checked >= 0))
+    if wrong.any():
+        raise HindsightError(f"priorities must be finite and 0 or more, got {checked[wrong][0]}")
+    return checked
+
+
+def strata(n: int, total: float, rng: np.random.Generator, stratified: bool) -> Floats64:
+    """n targets in [0, total): one in each of n pieces of equal size, or all anywhere."""
+    if not total > 0:
+        raise HindsightError("there is nothing to sample: no entry has a priority above 0")
+    targets = rng.random(n)
+    if stratified:
+        targets = (np.arange(n) + targets) / n
+    return targets * total
+
+
+def importance_weights(probabilities: Floats64, entries: int, beta: float) -> Floats64:
+    """(1 / (N P(i)))^beta over their largest: what makes a prioritised sample unbiased again as beta goes to 1."""
+    weights: Floats64 = (entries * probabilities) ** -beta
+    weights /= weights.max()
+    return weights

@@ -1,0 +1,115 @@
+"""Rank-based priorities as the paper keeps them: a binary heap whose array position stands for the rank.
+
+Positions are ranks only roughly: a heap puts every entry before its children, no more. Sorting the array every so many
+updates (Schaul et al., 2015) brings it back to exact ranks. `RankOrder` is exact at all times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from hindsight.replay.priorities import check_ids, check_priorities
+from hindsight.replay.rank_order import RankWeights
+from hindsight.types import Array, Bools, Floats64, Ints
+
+
+class RankHeap:
+    """Entries 0..capacity-1 in a max-heap by priority (float32). 12 bytes per entry."""
+
+    def __init__(self, capacity: int, alpha: float = 0.7, sort_every: int = 1_000_000) -> None:
+        self.capacity = capacity
+        self.weights = RankWeights(alpha)
+        self.sort_every = sort_every
+        self._priority = np.zeros(capacity, np.float32)
+        self._heap = np.zeros(capacity, np.int32)  # entries by position
+        self._position = np.full(capacity, -1, np.int32)  # -1: not in the heap
+        self._size = np.zeros(1, np.int64)
+        self._updates = 0
+
+    def __len__(self) -> int:
+        return int(self._size[0])
+
+    def set(self, ids: Ints, priorities: Array) -> None:
+        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
+        ids, values = check_ids(ids, self.capacity), check_priorities(priorities).astype(np.float32)
+        _set(self._priority, self._heap, self._position, self._size, ids, values)
+        self._updates += len(ids)
+        if self._updates >= self.sort_every:
+            self.sort()
+
+    def remove(self, ids: Ints) -> None:
+        """These entries are not drawn any more."""
+        _remove(self._priority, self._heap, self._position, self._size, check_ids(ids, self.capacity))
+
+    def sort(self) -> None:
+        """Put all entries in order: a sorted array is a heap, too."""
+        stored = np.sort(self._heap[: len(self)])
+        ordered = stored[np.argsort(-self._priority[stored], kind="stable")]
+        self._heap[: len(self)] = ordered
+        self._position[ordered] = np.arange(len(self))
+        self._updates = 0
+
+    def rank(self, ids: Ints) -> Ints:
+        """Positions in the heap, counted from 0."""
+        return self._position[ids].astype(np.int64)
+
+    def probability(self, ids: Ints) -> Floats64:
+        """Exact probability of each entry in one draw; 0 without a priority."""
+        stored: Bools = self._position[ids] >= 0
+        result = np.zeros(len(ids))
+        result[stored] = self.weights.probability(self.rank(ids[stored]), len(self))
+        return result
+
+    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
+        """n entries, drawn with replacement, and the probability of each in one draw."""
+        ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
+        return self._heap[ranks].astype(np.int64), probabilities
+
+
+@njit(cache=True)
+def _place(heap: Array, position: Array, at: int, entry: int) -> None:
+    heap[at] = entry
+    position[entry] = at
+
+
+@njit(cache=True)
+def _sift(priority: Array, heap: Array, position: Array, size: int, at: int) -> None:
+    """Move the entry at a position up or down to where it belongs."""
+    entry = heap[at]
+    while at > 0 and priority[heap[(at - 1) >> 1]] < priority[entry]:
+        _place(heap, position, at, heap[(at - 1) >> 1])
+        at = (at - 1) >> 1
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and priority[heap[child + 1]] > priority[heap[child]]:
+            child += 1
+        if priority[heap[child]] <= priority[entry]:
+            break
+        _place(heap, position, at, heap[child])
+        at = child
+    _place(heap, position, at, entry)
+
+
+@njit(cache=True)
+def _set(priority: Array, heap: Array, position: Array, size: Array, ids: Ints, values: Array) -> None:
+    for j in range(len(ids)):
+        entry = ids[j]
+        priority[entry] = values[j]
+        if position[entry] < 0:
+            _place(heap, position, size[0], entry)
+            size[0] += 1
+        _sift(priority, heap, position, size[0], position[entry])
+
+
+@njit(cache=True)
+def _remove(priority: Array, heap: Array, position: Array, size: Array, ids: Ints) -> None:
+    for j in range(len(ids)):
+        at = position[ids[j]]
+        if at < 0:
+            continue
+        size[0] -= 1
+        position[ids[j]] = -1
+        if at < size[0]:
+            _place(heap, position, at, heap[size[0]])
+            _sift(priority, heap, position, size[0], at)
