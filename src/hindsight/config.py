@@ -84,7 +84,7 @@ class ReplayConfig:
     """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
     moved_threshold: float = 0.01
     """How far it must have moved (in the goal's own unit)."""
-    replace_met: float = 0.0
+    replace_met: Schedule = Schedule.parse(0.0)
     """Probability that a relabel whose goal is met before the step gives way to another episode's desired goal."""
 
 

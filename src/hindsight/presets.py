@@ -13,7 +13,7 @@ _SETTLING = DDPGConfig(
     target_every=4,
 )
 # The object's place is the goal, and most early episodes never touch it: replay those that do.
-_OBJECT = ReplayConfig(moved_share=0.8, replace_met=0.9)
+_OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule("step", (0.9, 0.2, 0.5)))
 
 
 def preset(env: str, discrete: bool, horizon: int) -> TrainConfig:

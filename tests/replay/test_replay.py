@@ -18,7 +18,9 @@ from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, relabelled_count
 from hindsight.replay.replay import Addresses, HindsightReplay
+from hindsight.schedules import Schedule
 
+ALL = Schedule.parse(1e9)
 LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations spell out (episode, time)
 
 
@@ -53,10 +55,11 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
         goals=goals,
         moved_share=moved_share,
         moved_threshold=4.0,
-        replace_met=replace_met,
+        replace_met=Schedule.parse(replace_met),
+        replay_k=Schedule.parse(replay_k),
     )
     replay, written = filled(seed, config)
-    batch, at = replay.sample(3, 50, replay_k, np.random.default_rng(seed))
+    batch, at = replay.sample(3, 50, 0.0, np.random.default_rng(seed))
     alive = sorted(written)[-replay.storage.size :]
     for u in range(3):
         for b in range(50):
@@ -84,15 +87,15 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
 
 
 def test_final_is_the_last_achieved_goal() -> None:
-    replay, written = filled(1, ReplayConfig(capacity=100 * LINE.horizon, goals="final"))
-    _, at = replay.sample(1, 40, 1e9, np.random.default_rng(0))
+    replay, written = filled(1, ReplayConfig(capacity=100 * LINE.horizon, goals="final", replay_k=ALL))
+    _, at = replay.sample(1, 40, 0.0, np.random.default_rng(0))
     for slot, time in zip(at.goal_slot[0], at.goal_time[0], strict=True):
         episodes, i = written[int(slot)]
         assert time == episodes.length[i]
 
 
 def test_uniform_over_transitions_of_unequal_episodes() -> None:
-    replay, _ = filled(5, ReplayConfig(capacity=100 * LINE.horizon))
+    replay, _ = filled(5, ReplayConfig(capacity=100 * LINE.horizon, replay_k=Schedule.parse(0)))
     lengths = replay.storage.length[: replay.storage.size]
     _, at = replay.sample(1, 200_000, 0.0, np.random.default_rng(0))
     counts = np.zeros((len(lengths), LINE.horizon))
@@ -108,13 +111,13 @@ def test_relabelled_rewards_and_ends_are_the_env_own(env_id: str) -> None:
     env = make(env_id)
     spec = inspect(env, env_id)
     rng = np.random.default_rng(0)
-    replay = HindsightReplay(spec, ReplayConfig(capacity=20 * spec.horizon, replace_met=0.5))
+    replay = HindsightReplay(spec, ReplayConfig(capacity=20 * spec.horizon, replace_met=Schedule.parse(0.5)))
     episodes = random_episodes(rng, 12, spec.horizon, spec)
     if spec.goal_dtype.kind in "iu" or "Rooms" in env_id:
         low = episodes.achieved_goal.round().clip(0, 1 if spec.goal_dtype.kind in "iu" else 3)
         episodes = replace(episodes, achieved_goal=low.astype(spec.goal_dtype))
     replay.add(episodes)
-    batch, at = replay.sample(1, 300, 4.0, rng)
+    batch, at = replay.sample(1, 300, 0.0, rng)
     compute_reward, compute_terminated = (
         env.get_wrapper_attr("compute_reward"),
         env.get_wrapper_attr("compute_terminated"),
@@ -171,12 +174,14 @@ def test_truncation_is_not_termination() -> None:
 
 
 def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabelling() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=1000, moved_share=0.8, moved_threshold=0.5))
+    replay = HindsightReplay(
+        LINE, ReplayConfig(capacity=1000, moved_share=0.8, moved_threshold=0.5, replay_k=Schedule.parse(1))
+    )
     still = episodes_that(LINE, terminated=False, success=False)
     replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
-    _, before = replay.sample(2, 50, 4.0, np.random.default_rng(0))
+    _, before = replay.sample(2, 50, 0.0, np.random.default_rng(0))
     replay.add(still)  # achieved goals 0, 1, 2, 3: moved
-    _, at = replay.sample(20, 50, 1.0, np.random.default_rng(0))
+    _, at = replay.sample(20, 50, 0.0, np.random.default_rng(0))
     moved = at.slot >= 2
     assert set(before.slot.ravel()) == {0, 1}
     assert (moved.sum(axis=1) >= 40).all()
@@ -185,11 +190,11 @@ def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabellin
 
 
 def test_met_goals_give_way_to_desired_goals_of_other_episodes() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=1000, replace_met=1.0))
+    replay = HindsightReplay(LINE, ReplayConfig(capacity=1000, replace_met=Schedule.parse(1.0), replay_k=ALL))
     still = episodes_that(LINE, terminated=False, success=False)
     still = replace(still, achieved_goal=np.zeros_like(still.achieved_goal), desired_goal=np.array([[5.0], [6.0]]))
     replay.add(still)
-    batch, at = replay.sample(1, 200, 1e9, np.random.default_rng(0))
+    batch, at = replay.sample(1, 200, 0.0, np.random.default_rng(0))
     assert (at.goal_slot[0] == 1 - at.slot[0]).all()
     assert (at.goal_time == DESIRED).all()
     assert (batch.goal[0, :, 0] == np.where(at.slot[0] == 0, 6.0, 5.0)).all()
@@ -204,3 +209,16 @@ def test_more_episodes_than_fit_keeps_the_last() -> None:
 def test_capacity_below_one_episode() -> None:
     with pytest.raises(HindsightError, match="smaller than one episode"):
         HindsightReplay(LINE, ReplayConfig(capacity=5))
+
+
+def test_schedules_follow_progress() -> None:
+    config = ReplayConfig(
+        capacity=1000, replay_k=Schedule.parse("linear(4, 0)"), replace_met=Schedule.parse("step(1, 0, 0.2)")
+    )
+    replay = HindsightReplay(LINE, config)
+    still = episodes_that(LINE, terminated=False, success=False)
+    replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
+    for progress, alternate, borrowed in ((0.0, 80, 80), (0.5, 67, 0), (1.0, 0, 0)):
+        _, at = replay.sample(1, 100, progress, np.random.default_rng(0))
+        assert ((at.goal_time != DESIRED) | (at.goal_slot != at.slot)).sum() == alternate
+        assert (at.goal_slot != at.slot).sum() == borrowed

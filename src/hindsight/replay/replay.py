@@ -54,26 +54,30 @@ class HindsightReplay:
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
 
     def sample(
-        self, batches: int, batch_size: int, replay_k: float, rng: np.random.Generator
+        self, batches: int, batch_size: int, progress: float, rng: np.random.Generator
     ) -> tuple[Batch, Addresses]:
-        """`batches` batches, in each of which the share k / (1 + k) pursues an alternate goal."""
+        """`batches` batches, in each of which the share k / (1 + k) pursues an alternate goal.
+
+        `progress` of the training, from 0 to 1, says where the schedules stand.
+        """
         slot, step = self.sampler.sample(batches, batch_size, rng)
         goal_slot, goal_time = slot.copy(), np.full_like(step, DESIRED)
-        count = relabelled_count(batch_size, replay_k)
+        count = relabelled_count(batch_size, self.config.replay_k(progress))
         if count:
             shape = (batches, count)
-            relabelled = self.relabel(slot[:, :count].ravel(), step[:, :count].ravel(), rng)
+            relabelled = self.relabel(slot[:, :count].ravel(), step[:, :count].ravel(), progress, rng)
             goal_slot[:, :count], goal_time[:, :count] = (part.reshape(shape) for part in relabelled)
         addresses = Addresses(slot, step, goal_slot, goal_time)
         return self.read(addresses), addresses
 
-    def relabel(self, slot: Ints, step: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    def relabel(self, slot: Ints, step: Ints, progress: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Alternate goals for the transitions [n]; those already met are mostly swapped for other desired goals."""
         stored = self.storage.size
         goal_slot, goal_time = self.rule(slot, step, self.storage.length[:stored], rng)
-        if self.config.replace_met > 0:
+        replace_met = self.config.replace_met(progress)
+        if replace_met > 0:
             met = self.spec.reached(self.storage.achieved_goal[slot, step], self.storage.goal(goal_slot, goal_time))
-            swap = met & (rng.random(len(slot)) < self.config.replace_met)
+            swap = met & (rng.random(len(slot)) < replace_met)
             goal_slot = np.where(swap, another_episode(slot, stored, rng), goal_slot)
             goal_time = np.where(swap, DESIRED, goal_time)
         return goal_slot, goal_time

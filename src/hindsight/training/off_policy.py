@@ -84,8 +84,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
                 ahead = pool.submit(collect, cycle + 1, actor, scale, step / config.steps)
 
             # Learn from relabelled transitions.
-            replay_k = config.replay.replay_k(progress)
-            batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, replay_k, rng)
+            batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, progress, rng)
             clock.lap("replay")
             state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
             actor = to_numpy(agent.actor_parameters(state))
