@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 import hindsight
-from hindsight.cli import _evaluate
 
 
 def success(tmp_path: Path, env: str, name: str = "run", **settings: Any) -> float:
     """Success on 100 fresh episodes after training."""
     run = hindsight.train(env, run_dir=tmp_path / name, quiet=True, **settings)
-    return float(_evaluate(run.path, 100, 0)["success_rate"])
+    return hindsight.evaluate(run.path).success_rate
 
 
 def test_bit_flip_8_is_learnt_with_hindsight(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from hindsight.errors import HindsightError
 
 if TYPE_CHECKING:
     from hindsight.envs.make import Env, EnvFactory
+    from hindsight.training.evaluate import Evaluation
     from hindsight.training.policy import Policy
     from hindsight.training.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["HindsightError", "load", "train"]
+__all__ = ["HindsightError", "evaluate", "load", "train"]
 
 
 # JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
@@ -32,6 +33,13 @@ def train(env: str | Env | EnvFactory, **options: Any) -> Run:
     from hindsight import api
 
     return api.train(env, **options)
+
+
+def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
+    """Play fresh episodes greedily with the policy of a run directory: success rate and mean return."""
+    from hindsight import api
+
+    return api.evaluate(run, episodes, seed)
 
 
 def load(run: str | Path) -> Policy:

@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 
 from hindsight.agents import make_agent
+from hindsight.collect import Collector
 from hindsight.config import TrainConfig, with_settings
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
@@ -19,6 +20,8 @@ from hindsight.errors import HindsightError
 from hindsight.presets import preset
 from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
+from hindsight.training.evaluate import Evaluation
+from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.off_policy import Progress, train_off_policy
 from hindsight.training.policy import Policy
 from hindsight.training.run import Run, RunWriter
@@ -97,3 +100,16 @@ def train_config(
 def load(run: str | Path) -> Policy:
     """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
     return Policy.load(Path(run))
+
+
+def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
+    """Play fresh episodes greedily with the policy of a run: success rate and mean return."""
+    opened = Run.open(run)
+    policy, config = opened.policy, opened.config
+    make_env = factory(config.env, config.env_kwargs)
+    spec = describe(config.env, make_env, config.max_episode_steps)
+    if (policy.observation, policy.goal) != (spec.observation, spec.goal):
+        raise HindsightError(f"the policy in {run} was trained on other observations or goals than {config.env} has")
+    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.simulator, config.workers)
+    with closing(envs):
+        return evaluate_policy(Collector(envs, spec), policy.act, episodes, seed)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import re
@@ -17,11 +15,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from hindsight.config import TrainConfig, flatten
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
-from hindsight.schedules import Schedule
+from hindsight.options import env_argument, option, parse, take_env_kwargs
 
 T = TypeVar("T")
 
@@ -50,24 +47,24 @@ def train(arguments: Sequence[str]) -> int:
     from hindsight.presets import preset
     from hindsight.training.run import read_config
 
-    rest, env_kwargs = _take_env_kwargs(arguments)
-    config_path, env = _option(rest, "--config"), _env_argument(rest)
+    rest, env_kwargs = take_env_kwargs(arguments)
+    config_path, env = option(rest, "--config"), env_argument(rest)
     base = read_config(Path(config_path)) if config_path else None
     if env is None and base is None:
         if not {"-h", "--help"} & set(rest):
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
         default = TrainConfig(env="ENV")
-        _parse(Train, rest, "hindsight train", Train("ENV", default))
+        parse(Train, rest, "hindsight train", Train("ENV", default))
         return 0
     env = env or (base.env if base else "")
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
-    given = _option(rest, "--max-episode-steps") or ""
+    given = option(rest, "--max-episode-steps") or ""
     time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
     spec = api.describe(env, make_env, time_limit)
     default = base or preset(env, spec.actions.discrete, spec.horizon)
     default = dataclasses.replace(default, env=env, env_kwargs=env_kwargs)
-    options = _parse(Train, rest, "hindsight train", Train(env, default))
+    options = parse(Train, rest, "hindsight train", Train(env, default))
     if options.env != env:
         raise HindsightError(f"two envs, {env} and {options.env}: name one, before the options")
     if options.settings.max_episode_steps != time_limit:
@@ -99,41 +96,18 @@ class Eval:
 
 
 def evaluate(arguments: Sequence[str]) -> int:
-    options = _parse(Eval, arguments, "hindsight eval")
-    result = _evaluate(options.run, options.episodes, options.seed)
+    from hindsight import api
+
+    options = parse(Eval, arguments, "hindsight eval")
+    _check_episodes(options.episodes, options.seed)
+    result = api.evaluate(options.run, options.episodes, options.seed)
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(dataclasses.asdict(result)))
     else:
         print(
-            f"success rate {result['success_rate']:.3f}   mean return {result['mean_return']:.2f}   "
-            f"{result['episodes']} episodes"
+            f"success rate {result.success_rate:.3f}   mean return {result.mean_return:.2f}   {result.episodes} episodes"
         )
     return 0
-
-
-def _evaluate(path: Path, episodes: int, seed: int) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from hindsight import api
-    from hindsight.collect import Collector
-    from hindsight.envs.batch import make_batch
-    from hindsight.envs.make import factory
-    from hindsight.training.evaluate import evaluate as evaluate_policy
-    from hindsight.training.run import Run
-
-    _check_episodes(episodes, seed)
-    run = Run.open(path)
-    policy = run.policy
-    config = run.config
-    make_env = factory(config.env, config.env_kwargs)
-    spec = api.describe(config.env, make_env, config.max_episode_steps)
-    if (policy.observation, policy.goal) != (spec.observation, spec.goal):
-        raise HindsightError(f"the policy in {path} was trained on other observations or goals than {config.env} has")
-    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.simulator, config.workers)
-    try:
-        return asdict(evaluate_policy(Collector(envs, spec), policy.act, episodes, seed))
-    finally:
-        envs.close()
 
 
 @contextlib.contextmanager
@@ -167,7 +141,7 @@ class Watch:
 
 
 def watch(arguments: Sequence[str]) -> int:
-    options = _parse(Watch, arguments, "hindsight watch")
+    options = parse(Watch, arguments, "hindsight watch")
     path = _watch(options)
     if path is not None:
         print(f"video: {path}")
@@ -211,7 +185,7 @@ class Plot:
 def plot(arguments: Sequence[str]) -> int:
     from hindsight.training.run import Run
 
-    options = _parse(Plot, arguments, "hindsight plot")
+    options = parse(Plot, arguments, "hindsight plot")
     if not options.runs:
         raise HindsightError("which runs? For example: hindsight plot runs/*")
     with _needs_report():
@@ -236,7 +210,7 @@ def envs(arguments: Sequence[str]) -> int:
 
     from hindsight.envs.make import register_robotics
 
-    _parse(Envs, arguments, "hindsight envs")
+    parse(Envs, arguments, "hindsight envs")
     if not register_robotics():
         print("Fetch and Hand need the robotics extra: pip install 'hindsight-rl[robotics]'")
     ours = ("hindsight/", "FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4")
@@ -266,8 +240,8 @@ class Doctor:
 def doctor(arguments: Sequence[str]) -> int:
     from hindsight.doctor import examine
 
-    rest, env_kwargs = _take_env_kwargs(arguments)
-    options = _parse(Doctor, rest, "hindsight doctor")
+    rest, env_kwargs = take_env_kwargs(arguments)
+    options = parse(Doctor, rest, "hindsight doctor")
     return examine(options.env, env_kwargs, options.max_episode_steps)
 
 
@@ -284,7 +258,7 @@ class Bench:
 def bench(arguments: Sequence[str]) -> int:
     from importlib import import_module
 
-    options = _parse(Bench, arguments, "hindsight bench")
+    options = parse(Bench, arguments, "hindsight bench")
     benchmark = import_module(f"hindsight.bench.{options.what}")
     result = benchmark.run()
     print(json.dumps(result) if options.json else benchmark.table(result))
@@ -299,12 +273,14 @@ class Demo:
 
 
 def demo(arguments: Sequence[str]) -> int:
-    options = _parse(Demo, arguments, "hindsight demo")
+    from hindsight import api
+
+    options = parse(Demo, arguments, "hindsight demo")
     path = next(p for i in range(1, 10**6) if not (p := Path("runs") / ("demo" if i == 1 else f"demo-{i}")).exists())
     print("Training a Fetch arm to reach a point, with hindsight experience replay (about a minute) ...")
     train(["FetchReach-v4", "--run-dir", str(path), "--seed", str(options.seed)])
-    result = _evaluate(path, 100, 0)
-    print(f"\nsuccess rate on {result['episodes']} fresh episodes: {result['success_rate']:.2f}")
+    result = api.evaluate(path)
+    print(f"\nsuccess rate on {result.episodes} fresh episodes: {result.success_rate:.2f}")
     try:
         print(f"video:          {_watch(Watch(path, output=path / 'video.mp4'))}")
     except HindsightError as error:
@@ -314,7 +290,7 @@ def demo(arguments: Sequence[str]) -> int:
     print("  hindsight train hindsight/BitFlip-v0     flip bits: seconds")
     print("  hindsight train FetchPush-v4             push a box to a goal: about ten minutes")
     print("  hindsight train --help                   every setting")
-    return 0 if result["success_rate"] >= 0.95 else 1
+    return 0 if result.success_rate >= 0.95 else 1
 
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -365,101 +341,6 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[0] not in COMMANDS:
         raise HindsightError(f"unknown command {arguments[0]!r}.{nearest(arguments[0], COMMANDS)}")
     return COMMANDS[arguments[0]][0](arguments[1:])
-
-
-def _parse(kind: type[T], arguments: Sequence[str], prog: str, default: T | None = None) -> T:
-    """Parse with tyro; its boxed errors become one line, misspelt options get the nearest name."""
-    errors = io.StringIO()
-    try:
-        with _registry(), contextlib.redirect_stderr(errors):
-            options: dict[str, Any] = {} if default is None else {"default": default}
-            parsed: T
-            parsed, unknown = tyro.cli(
-                kind,
-                args=list(arguments),
-                prog=prog,
-                return_unknown_args=True,
-                config=(tyro.conf.AvoidSubcommands,),
-                **options,
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise HindsightError(f"{_unboxed(errors.getvalue())} (see {prog} --help)") from None
-    if unknown:
-        names = flatten(parsed) if dataclasses.is_dataclass(parsed) else {}
-        known = ["--" + name.removeprefix("settings.").replace("_", "-") for name in names]
-        raise HindsightError(f"unknown option {unknown[0]!r}.{nearest(unknown[0], known)} (see {prog} --help)")
-    return parsed
-
-
-def _registry() -> ConstructorRegistry:
-    """Teaches tyro to read schedules."""
-    registry = ConstructorRegistry()
-
-    @registry.primitive_rule
-    def schedule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Schedule] | None:
-        if info.type is not Schedule:
-            return None
-        return PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="SCHEDULE",
-            instance_from_str=lambda args: Schedule.parse(args[0]),
-            is_instance=lambda value: isinstance(value, Schedule),
-            str_from_instance=lambda value: [str(value)],
-        )
-
-    return registry
-
-
-def _unboxed(text: str) -> str:
-    """The message in one of tyro's boxes, drawn in UTF-8 or ASCII, on one line: what stands between its first rules."""
-    paragraphs: list[list[str]] = [[]]
-    for line in text.splitlines():
-        inner = line.strip("│ ")
-        if (inner and set(inner) <= set("─-")) or inner.startswith(("╭", "╰")):
-            paragraphs.append([])
-        elif inner:
-            paragraphs[-1].append(inner)
-    return " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
-
-
-def _take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Split off `--env.NAME VALUE` and `--env.NAME=VALUE`."""
-    rest: list[str] = []
-    kwargs: dict[str, Any] = {}
-    queue = list(arguments)
-    while queue:
-        token = queue.pop(0)
-        if not token.startswith("--env."):
-            rest.append(token)
-            continue
-        name, equals, value = token.removeprefix("--env.").partition("=")
-        if not equals and not queue:
-            raise HindsightError(f"--env.{name} needs a value")
-        value = value if equals else queue.pop(0)
-        try:
-            kwargs[name.replace("-", "_")] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            kwargs[name.replace("-", "_")] = value
-    return rest, kwargs
-
-
-def _env_argument(arguments: Sequence[str]) -> str | None:
-    """The env id among the arguments: the first one if it is no option, else whatever looks like an id."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0]
-    return next((a for a in arguments if re.fullmatch(r"[\w:./-]+-v\d+", a) and not a.startswith("-")), None)
-
-
-def _option(arguments: Sequence[str], name: str) -> str | None:
-    """The value of an option, before the full parse."""
-    for i, token in enumerate(arguments):
-        if token.startswith(name + "="):
-            return token.partition("=")[2]
-        if token == name and i + 1 < len(arguments):
-            return arguments[i + 1]
-    return None
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
