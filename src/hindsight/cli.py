@@ -104,9 +104,8 @@ def evaluate(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(dataclasses.asdict(result)))
     else:
-        print(
-            f"success rate {result.success_rate:.3f}   mean return {result.mean_return:.2f}   {result.episodes} episodes"
-        )
+        shown = f"success rate {result.success_rate:.3f}   mean return {result.mean_return:.2f}"
+        print(f"{shown}   {result.episodes} episodes")
     return 0
 
 
