@@ -1,7 +1,7 @@
 # Needs only python3 (3.11 or newer) and make. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .PHONY: setup demo test test-slow lint bench clean
 

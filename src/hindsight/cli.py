@@ -287,7 +287,7 @@ def demo(arguments: Sequence[str]) -> int:
     print(f"learning curve: {path / 'learning_curve.png'}")
     print("\nWhat to try next (`source .venv/bin/activate` first):")
     print("  hindsight train hindsight/BitFlip-v0     flip bits: seconds")
-    print("  hindsight train FetchPush-v4             push a box to a goal: about ten minutes")
+    print("  hindsight train FetchPush-v4             push a box to a goal: about seven minutes")
     print("  hindsight train --help                   every setting")
     return 0 if result.success_rate >= 0.95 else 1
 
