@@ -138,15 +138,10 @@ def test_a_broken_policy_is_one_line(capsys: pytest.CaptureFixture[str], run: Pa
 
 
 def test_ctrl_c_leaves_a_usable_run(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "hindsight.cli",
-        "train",
-        "hindsight/BitFlip-v0",
-        "--run-dir",
-        str(tmp_path / "run"),
-    ]
+    # A background shell ignores SIGINT, and its children inherit that: undo it.
+    undo = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = undo + "from hindsight.cli import main; main()"
+    command = [sys.executable, "-c", code, "train", "hindsight/BitFlip-v0", "--run-dir", str(tmp_path / "run")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.time() + 60
