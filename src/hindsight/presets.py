@@ -17,7 +17,7 @@ _OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
 def preset(env: str, discrete: bool, horizon: int) -> TrainConfig:
     """The preset of an env id; ids without one get the settings of their kind of actions."""
     if env.startswith("FetchReach"):
-        return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=5)
+        return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=1, eval_episodes=20)
     if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
         steps = 400_000 if env.startswith("FetchPush") else 2_000_000
         return TrainConfig(

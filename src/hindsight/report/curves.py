@@ -50,6 +50,7 @@ def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
     axes[1].set(xlabel="minutes of training")
     for axis in axes:
         axis.grid(alpha=0.3)
+        axis.set_xlim(left=0)
     axes[0].xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
     if len(groups) > 1 or len(next(iter(groups.values()))) > 1:
         axes[0].legend(loc="best", frameon=False)
