@@ -28,9 +28,8 @@ def test_bit_flip_15_needs_hindsight(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["hindsight/EmptyRoom-v0", "hindsight/FourRooms-v0"])
-def test_rooms_are_learnt(env: str, tmp_path: Path) -> None:
-    assert success(tmp_path, env, steps=60_000) >= 0.95
+def test_the_empty_room_is_learnt(tmp_path: Path) -> None:
+    assert success(tmp_path, "hindsight/EmptyRoom-v0", steps=60_000) >= 0.95
 
 
 @pytest.mark.slow
