@@ -12,16 +12,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
 from hindsight.options import env_argument, option, parse, take_env_kwargs
-
-T = TypeVar("T")
-
 
 # ---------------------------------------------------------------------------------------------------------- commands
 
@@ -304,7 +301,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------------------------ parsing
+# ------------------------------------------------------------------------------------------------------------ running
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Episodes: the one currency. Collectors make them, replay stores them, policy gradients use them as they are."""
+"""Episodes: the one currency. Collectors make them, replay stores them."""
 
 from __future__ import annotations
 
