@@ -34,6 +34,7 @@ class Outcome(NamedTuple):
 
     reward: Tensor
     alive: Tensor  # the step happened, and came before or with the first hit
+    present: Tensor  # the same, or the goal was reached before: the episode still counts, as one that is done
     goes_on: Tensor  # the value of the next state counts
 
 
@@ -47,12 +48,13 @@ def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
     time = jnp.arange(steps)
     happened = time < length[:, None]
     earlier = jnp.cumsum(hit, axis=-1) - hit > 0
-    alive = happened & ~(ends & earlier)
+    done = ends & earlier
+    alive = happened & ~done
     left = steps - time
     until_the_end = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
     worth = jnp.where(ends, until_the_end, 1.0) / steps
     goes_on = alive & ~(ends & hit) & (time < steps - 1)
-    return Outcome(jnp.where(alive & hit, worth, 0.0), alive, goes_on)
+    return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
 
 
 def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:

@@ -34,7 +34,7 @@ def update(
     distribution = model.distribution(state.policy, inputs[..., :-1, :])
     log_pi = model.log_prob(distribution, batch.action)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
-    weight = weights(log_rho, result.alive, estimator_of(model)) * goal_shares(batch.used)
+    weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
     coefficient = coefficients(weight, result.reward, config.gamma, value, config.baseline)
     rows, coefficient = chosen_rows(coefficient.ravel(), config.rows, key)
     action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
@@ -44,12 +44,13 @@ def update(
     def loss(policy: Params) -> Tensor:
         distribution = model.distribution(policy, states)
         entropy = jnp.mean(model.entropy(distribution))
-        return -jnp.sum(coefficient * model.log_prob(distribution, action)) - rates.entropy * entropy
+        gain = jnp.sum(coefficient * model.log_prob(distribution, action)) / batch.hit.shape[-1]  # per step
+        return -gain - rates.entropy * entropy
 
     gradient = jax.grad(loss)(state.policy)
     policy, policy_optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
     state = state._replace(policy=policy, policy_optimizer=policy_optimizer)
-    metrics = diagnostics(log_rho, result.alive, batch.hit, batch.used, config.hindsight)._asdict()
+    metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
     metrics |= {"entropy": jnp.sum(weight * model.entropy(distribution)) / jnp.maximum(jnp.sum(weight), 1e-9)}
     if value is None:
         return state, metrics

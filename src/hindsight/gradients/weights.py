@@ -38,8 +38,9 @@ def log_ratios(log_pi: Tensor, log_mu: Tensor, alive: Tensor, clamp: float | Non
     return total if clamp is None else jnp.clip(total, -clamp, clamp)
 
 
-def weights(log_rho: Tensor, alive: Tensor, estimator: Estimator) -> Tensor:
+def weights(log_rho: Tensor, outcome: Outcome, estimator: Estimator) -> Tensor:
     """The weight of each step's reward [G, N, T], from log rho [G, N, T]; 0 where a step does not count."""
+    alive = outcome.alive
     episodes = alive.shape[-2]
     if estimator == "plain":
         return alive / episodes
@@ -50,13 +51,16 @@ def weights(log_rho: Tensor, alive: Tensor, estimator: Estimator) -> Tensor:
     if estimator == "step":
         before = jnp.pad(log_rho, [(0, 0)] * (log_rho.ndim - 1) + [(1, 0)])[..., :-1]
         return jnp.where(alive, jnp.exp(log_rho - before), 0.0) / episodes
-    return shares(log_rho, alive)
+    return jnp.where(alive, shares(log_rho, outcome.present), 0.0)
 
 
-def shares(log_rho: Tensor, alive: Tensor) -> Tensor:
-    """rho divided by its sum over the episodes still alive, per goal and step: no overflow, however large rho is."""
-    largest = jnp.max(log_rho, axis=-2, keepdims=True, where=alive, initial=-jnp.inf)
-    rho = jnp.where(alive, jnp.exp(log_rho - jnp.where(jnp.isfinite(largest), largest, 0.0)), 0.0)
+def shares(log_rho: Tensor, present: Tensor) -> Tensor:
+    """rho divided by its sum over the episodes present, per goal and step: no overflow, however large rho is.
+
+    Episodes that have reached the goal before are present: without them, late rewards would count for too much.
+    """
+    largest = jnp.max(log_rho, axis=-2, keepdims=True, where=present, initial=-jnp.inf)
+    rho = jnp.where(present, jnp.exp(log_rho - jnp.where(jnp.isfinite(largest), largest, 0.0)), 0.0)
     total = jnp.sum(rho, axis=-2, keepdims=True)
     return rho / jnp.where(total > 0, total, 1.0)
 
@@ -96,7 +100,7 @@ def advantages(
     log_step: log pi_g/pi_g' of each step; value [G, N, T+1]. Without hindsight all ratios are 1, and this is
     generalised advantage estimation with lambda = trace.
     """
-    reward, alive, goes_on = outcome
+    reward, alive, _, goes_on = outcome
     ratio = jnp.minimum(jnp.exp(log_step), 1.0)
     error = reward + gamma * jnp.where(goes_on, value[..., 1:], 0.0) - value[..., :-1]
     error = jnp.where(alive, error, 0.0)
@@ -115,17 +119,17 @@ def advantages(
 class Diagnostics(NamedTuple):
     """How well the weights serve."""
 
-    effective_sample_size: Tensor  # of the episodes, as a share of those alive; mean over goals and steps
+    effective_sample_size: Tensor  # of the episodes, as a share of those present; mean over goals and steps
     largest_ratio: Tensor  # log10 of the largest rho
     goals_with_signal: Tensor  # share of the goals that any episode reached
 
 
-def diagnostics(log_rho: Tensor, alive: Tensor, hit: Tensor, used: Tensor, shared: bool = True) -> Diagnostics:
+def diagnostics(log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, shared: bool = True) -> Diagnostics:
     """Diagnostics of log rho [G, N, T], over the goals in use [G]. Not `shared`: every episode has a goal of its own."""
-    counts = alive & used[:, None, None]
-    share = shares(log_rho, counts)
-    anyone, living = counts.any(axis=-2), counts.sum(axis=-2)
-    size = jnp.where(anyone, 1.0 / jnp.maximum(jnp.sum(share**2, axis=-2), 1e-9) / jnp.maximum(living, 1), 0.0)
+    counts, present = (x & used[:, None, None] for x in (outcome.alive, outcome.present))
+    share = shares(log_rho, present)
+    anyone, number = counts.any(axis=-2), present.sum(axis=-2)
+    size = jnp.where(anyone, 1.0 / jnp.maximum(jnp.sum(share**2, axis=-2), 1e-9) / jnp.maximum(number, 1), 0.0)
     largest = jnp.max(log_rho, where=counts, initial=-jnp.inf)
     reached = (hit & counts).any(axis=-1)
     signal = reached.any(axis=-1).sum() / jnp.maximum(used.sum(), 1) if shared else reached.mean()
