@@ -68,7 +68,9 @@ class Collector:
 
     def _inside(self, action: Array) -> Array:
         low, high = self.spec.actions.low, self.spec.actions.high
-        return action if self.spec.actions.discrete else action.clip(np.float32(low), np.float32(high))
+        return (
+            action if self.spec.actions.discrete else action.clip(np.array(low, np.float32), np.array(high, np.float32))
+        )
 
 
 def _ended(frame: Frame) -> Array:

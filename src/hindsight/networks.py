@@ -18,7 +18,7 @@ Params = Any
 
 
 class MLP(nn.Module):
-    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs` that starts `output_scale` as large."""
+    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start."""
 
     hidden: tuple[int, ...]
     outputs: int

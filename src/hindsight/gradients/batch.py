@@ -23,7 +23,8 @@ class GoalBatch(NamedTuple):
     action: Tensor  # [N, T] or [N, T, a]
     log_prob: Tensor  # [N, T] of the actions, under the policy and the goal that were pursued
     length: Tensor  # [N]
-    goal: Tensor  # [G, N or 1, g] features
+    pursued: Tensor  # [N, g] features of the desired goals
+    goal: Tensor  # [G, N or 1, g] features of the goals to learn from
     hit: Tensor  # [G, N, T]: does step t reach the goal?
     used: Tensor  # [G]: False for a goal that only fills the array up
     ends: Tensor  # []: does reaching its goal end an episode?
@@ -59,7 +60,8 @@ def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
 
 def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
     """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode."""
-    return _batch(episodes, spec.goal(episodes.desired_goal)[None], episodes.success[None], np.ones(1, np.bool_), ends)
+    own = spec.goal(episodes.desired_goal)
+    return _batch(episodes, own, own[None], episodes.success[None], np.ones(1, np.bool_), ends)
 
 
 def hindsight_goals(episodes: Episodes, goals: Array, used: Bools, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
@@ -69,10 +71,10 @@ def hindsight_goals(episodes: Episodes, goals: Array, used: Bools, spec: GoalEnv
     achieved = np.broadcast_to(episodes.achieved_goal[None, :, 1:], (count, n, steps, *shape))
     wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
     hit = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps)
-    return _batch(episodes, spec.goal(goals)[:, None], hit, used, ends)
+    return _batch(episodes, spec.goal(episodes.desired_goal), spec.goal(goals)[:, None], hit, used, ends)
 
 
-def _batch(episodes: Episodes, goal: Array, hit: Array, used: Bools, ends: bool) -> GoalBatch:
+def _batch(episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bools, ends: bool) -> GoalBatch:
     if episodes.log_prob is None:
         raise ValueError("these episodes were played by a deterministic policy")
     return GoalBatch(
@@ -80,6 +82,7 @@ def _batch(episodes: Episodes, goal: Array, hit: Array, used: Bools, ends: bool)
         episodes.action,
         episodes.log_prob,
         episodes.length.astype(np.int32),
+        pursued,
         goal,
         hit & episodes.real,
         used,

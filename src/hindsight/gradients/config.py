@@ -35,6 +35,8 @@ class PolicyGradientConfig:
     """Steps (under a goal) per update, drawn in proportion to what they weigh; 0 takes all of them as they are."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the tanh layers of policy and critic."""
+    waves: int = 0
+    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, whose policies are not smooth."""
     gamma: float = 1.0
     """Discount. Returns are finite sums, so 1 is allowed."""
     learning_rate: Schedule = Schedule.parse(1e-3)
@@ -148,7 +150,7 @@ class OnPolicyConfig:
     max_episode_steps: int | None = None
     """Time limit, for envs that have none of their own."""
     simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
-    """jax: bit flip and rooms only. auto: jax or threads where possible, else processes if a step is slow, else inline."""
+    """jax: bit flip, rooms. auto: jax or threads where possible, else processes if a step is slow, else inline."""
     workers: int | None = None
     """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
     agent: LearnerConfig = field(default_factory=HPGConfig)
@@ -165,7 +167,7 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "at least 1",
     ),
     (
-        "seed agent.goals agent.rows agent.learning_rate agent.critic_learning_rate agent.entropy agent.damping",
+        "seed agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy agent.damping",
         lambda x: x >= 0,
         "0 or more",
     ),

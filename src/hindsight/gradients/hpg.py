@@ -10,7 +10,7 @@ from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
-from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares
+from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, pursued_entropy
 from hindsight.gradients.weights import advantages, coefficients, diagnostics, log_ratios, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -31,8 +31,7 @@ def update(
         value = jnp.where(follows, model.value(state.critic, inputs, time), 0.0)
 
     # One pass for the weights, then the gradient of the rows that matter.
-    distribution = model.distribution(state.policy, inputs[..., :-1, :])
-    log_pi = model.log_prob(distribution, batch.action)
+    log_pi = model.log_prob(model.distribution(state.policy, inputs[..., :-1, :]), batch.action)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
     weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
     coefficient = coefficients(weight, result.reward, config.gamma, value, config.baseline)
@@ -41,17 +40,16 @@ def update(
     action = action.reshape(-1, *batch.action.shape[2:])[rows]
     states = inputs[..., :-1, :].reshape(-1, inputs.shape[-1])[rows]
 
-    def loss(policy: Params) -> Tensor:
-        distribution = model.distribution(policy, states)
-        entropy = jnp.mean(model.entropy(distribution))
-        gain = jnp.sum(coefficient * model.log_prob(distribution, action)) / batch.hit.shape[-1]  # per step
-        return -gain - rates.entropy * entropy
+    def loss(policy: Params) -> tuple[Tensor, Tensor]:
+        entropy = pursued_entropy(model, policy, scale, batch)
+        log_pi = model.log_prob(model.distribution(policy, states), action)
+        return -jnp.sum(coefficient * log_pi) / batch.hit.shape[-1] - rates.entropy * entropy, entropy
 
-    gradient = jax.grad(loss)(state.policy)
+    gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
     policy, policy_optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
     state = state._replace(policy=policy, policy_optimizer=policy_optimizer)
     metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
-    metrics |= {"entropy": jnp.sum(weight * model.entropy(distribution)) / jnp.maximum(jnp.sum(weight), 1e-9)}
+    metrics |= {"entropy": entropy}
     if value is None:
         return state, metrics
 
@@ -66,4 +64,3 @@ def update(
     error, gradient = jax.value_and_grad(critic_loss)(state.critic)
     critic, critic_optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
     return state._replace(critic=critic, critic_optimizer=critic_optimizer), metrics | {"critic_loss": error}
-

@@ -8,7 +8,7 @@ from typing import Any
 from hindsight.agents.shapes import Shapes
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
-from hindsight.gradients import hpg
+from hindsight.gradients import a2c, hpg, ppo, trpo
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import LearnerConfig
 from hindsight.gradients.model import Model
@@ -17,7 +17,13 @@ from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Array, Floats, Tensor
 
-UPDATES: dict[str, Any] = {"hpg": hpg.update}
+UPDATES: dict[str, Any] = {
+    "hpg": hpg.update,
+    "a2c": a2c.update,
+    "a3c": a2c.update,  # of one worker: what is asynchronous about A3C is in the training loop
+    "ppo": ppo.update,
+    "trpo": trpo.update,
+}
 
 
 @dataclass(frozen=True)
@@ -34,9 +40,7 @@ class Learner:
     def init(self, key: Tensor) -> State:
         return init(self.model, key)
 
-    def update(
-        self, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
-    ) -> tuple[State, Metrics]:
+    def update(self, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor) -> tuple[State, Metrics]:
         """A new state and metrics, after learning from one batch. To be jitted by the caller."""
         result: tuple[State, Metrics] = UPDATES[self.config.method](self.model, state, scale, batch, rates, key)
         return result

@@ -39,28 +39,39 @@ class Model:
         return MLP(self.config.hidden, 1, tanh=True)
 
     def init_policy(self, key: Tensor) -> Params:
-        network = self._policy.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))
+        network = self._policy.init(key, jnp.zeros((1, self._inputs)))
         if self.discrete:
             return {"network": network}
         return {"network": network, "log_deviation": jnp.full(self.shapes.actions.dim, np.log(self.config.deviation))}
 
     def init_critic(self, key: Tensor) -> Params:
-        return self._critic.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal + 1)))
+        return self._critic.init(key, jnp.zeros((1, self._inputs + 1)))
+
+    @property
+    def _inputs(self) -> int:
+        return (self.shapes.observation + self.shapes.goal) * (1 + 2 * self.config.waves)
 
     def inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
+        """What the networks read [..., i]: observation and goal, normalised, and waves of them. NumPy or JAX, as given."""
         clip = self.config.clip_normalized if self.config.normalize else np.inf
-        return normalize(scale, observation, goal, self.config.clip_observation, clip)
+        plain = normalize(scale, observation, goal, self.config.clip_observation, clip)
+        if not self.config.waves:
+            return plain
+        numpy: Any = np if isinstance(plain, np.ndarray) else jnp
+        angles = [np.float32(k) * plain for k in range(1, self.config.waves + 1)]
+        return numpy.concatenate([plain, *map(numpy.sin, angles), *map(numpy.cos, angles)], axis=-1)
 
     def distribution(self, policy: Params, inputs: Tensor) -> Tensor:
-        """Parameters of the action distribution: log-probabilities [..., choices], or mean and log deviation [..., 2a]."""
-        output = self._policy.apply(policy["network"], inputs)
+        """The action distribution: log-probabilities [..., choices], or mean and log deviation [..., 2a]."""
+        output: Tensor = self._policy.apply(policy["network"], inputs)
         if self.discrete:
             return jax.nn.log_softmax(output)
         return jnp.concatenate([output, jnp.broadcast_to(policy["log_deviation"], output.shape)], axis=-1)
 
     def value(self, critic: Params, inputs: Tensor, time: Tensor) -> Tensor:
         """V(s, g, t) [...], with time as a share of the horizon [...]."""
-        return self._critic.apply(critic, jnp.concatenate([inputs, time[..., None]], axis=-1))[..., 0]
+        values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, time[..., None]], axis=-1))
+        return values[..., 0]
 
     def log_prob(self, distribution: Tensor, action: Tensor) -> Tensor:
         """log pi(a|s,g) [...] of actions as episodes hold them."""
@@ -116,7 +127,7 @@ class Model:
         return choice if self.discrete else choice.astype(np.float32)
 
     def _range(self) -> tuple[Array, Array]:
-        low, high = np.float32(self.shapes.actions.low), np.float32(self.shapes.actions.high)
+        low, high = (np.array(x, np.float32) for x in (self.shapes.actions.low, self.shapes.actions.high))
         return (low + high) / 2, (high - low) / 2
 
     def _box(self, unit: Tensor) -> Tensor:

@@ -57,3 +57,12 @@ def estimator_of(model: Model) -> Estimator:
 def goal_shares(used: Tensor) -> Tensor:
     """p(g) [G, 1, 1]: uniform over the goals in use."""
     return (used / jnp.maximum(used.sum(), 1))[:, None, None]
+
+
+def pursued_entropy(model: Model, policy: Params, scale: Scale, batch: GoalBatch) -> Tensor:
+    """Mean entropy of the policy as it explored: in the states of the episodes, under the goals they pursued."""
+    observation = batch.observation[:, :-1]
+    goal = jnp.broadcast_to(batch.pursued[:, None], (*observation.shape[:2], batch.pursued.shape[-1]))
+    entropy = model.entropy(model.distribution(policy, model.inputs(scale, observation, goal)))
+    happened = jnp.arange(observation.shape[1]) < batch.length[:, None]
+    return jnp.sum(jnp.where(happened, entropy, 0.0)) / jnp.sum(happened)

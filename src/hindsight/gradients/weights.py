@@ -1,7 +1,7 @@
 """Importance weights and estimators of hindsight policy gradients, as pure functions of arrays.
 
-Goals g are applied to episodes that pursued other goals g'. With rho_t = prod_{k<=t} pi(a_k|s_k,g) / pi(a_k|s_k,g'), the
-gradient is estimated by the sum over goals, episodes and steps of
+Goals g are applied to episodes that pursued other goals g'. With rho_t = prod_{k<=t} pi(a_k|s_k,g) / pi(a_k|s_k,g'),
+the gradient is estimated by the sum over goals, episodes and steps of
 
     coefficient_t * grad log pi(a_t|s_t,g),      coefficient_t = sum_{u>=t} weight_u reward_u - baseline,
 
@@ -92,9 +92,7 @@ def coefficients(
     return to_go(weight * reward, gamma) - weight * value[..., :-1]
 
 
-def advantages(
-    log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, trace: float
-) -> tuple[Tensor, Tensor]:
+def advantages(log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, trace: float) -> tuple[Tensor, Tensor]:
     """Advantages and value targets [G, N, T] by V-trace (Espeholt et al., 2018): ratios above 1 are cut to 1.
 
     log_step: log pi_g/pi_g' of each step; value [G, N, T+1]. Without hindsight all ratios are 1, and this is
@@ -110,7 +108,7 @@ def advantages(
         advantage = error + gamma * trace * jnp.where(goes_on, later, 0.0)
         return ratio * advantage, advantage
 
-    backwards = tuple(jnp.moveaxis(x, -1, 0)[::-1] for x in (error, ratio, goes_on))
+    backwards: Tensor = tuple(jnp.moveaxis(x, -1, 0)[::-1] for x in (error, ratio, goes_on))
     _, found = jax.lax.scan(step, jnp.zeros_like(error[..., 0]), backwards)
     advantage = jnp.moveaxis(found[::-1], 0, -1)
     return advantage, value[..., :-1] + ratio * advantage
@@ -125,7 +123,7 @@ class Diagnostics(NamedTuple):
 
 
 def diagnostics(log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, shared: bool = True) -> Diagnostics:
-    """Diagnostics of log rho [G, N, T], over the goals in use [G]. Not `shared`: every episode has a goal of its own."""
+    """Diagnostics of log rho [G, N, T], over the goals in use [G]. Not `shared`: every episode has its own goal."""
     counts, present = (x & used[:, None, None] for x in (outcome.alive, outcome.present))
     share = shares(log_rho, present)
     anyone, number = counts.any(axis=-2), present.sum(axis=-2)

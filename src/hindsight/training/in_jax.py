@@ -63,7 +63,8 @@ def train_in_jax(config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv) -> Gene
         metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
         _check_finite(metrics, step)
         clock.lap("learn")
-        evaluation, points = evaluation_of(*score(state.policy), horizon)
+        success_of, length_of = score(state.policy)
+        evaluation, points = evaluation_of(success_of, length_of, horizon)
         clock.lap("evaluate")
         metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
         metrics |= {"eval/score": points, "train/success_rate": float(success)} | clock.metrics()
@@ -132,8 +133,8 @@ def _equal(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor) -> GoalBatch:
-    shown = (played[name] for name in ("observation", "action", "log_prob", "length"))
-    return GoalBatch(*shown, goal, hit, used, jnp.array(True))
+    shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
+    return GoalBatch(**shown, pursued=played["goal"], goal=goal, hit=hit, used=used, ends=jnp.array(True))
 
 
 def evaluation_of(success: Tensor, length: Tensor, horizon: int) -> tuple[Evaluation, float]:
