@@ -288,6 +288,43 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 @dataclass
+class Bound:
+    """Draw the gap between gain and surrogate of hindsight TRPO (the paper's Appendix D), exact, during trainings."""
+
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bound.png")
+    method: Literal["hpg", "a2c", "ppo", "trpo"] = "trpo"
+    bits: int = 6
+    """Of bit flip; the other env is the empty room."""
+    steps: int = 20_000
+    """Env steps of each training."""
+    seed: int = 0
+    json: Path | None = None
+    """Also write the numbers here."""
+
+
+def bound(arguments: Sequence[str]) -> int:
+    from hindsight import api
+    from hindsight.envs.make import factory
+
+    options = parse(Bound, arguments, "hindsight bound")
+    with _needs_report():
+        from hindsight.report.bound import draw, measure
+    rows = {}
+    for env, kwargs in (("hindsight/BitFlip-v0", {"bits": options.bits}), ("hindsight/EmptyRoom-v0", {})):
+        make_env = factory(env, kwargs)
+        spec = api.describe(env, make_env)
+        config = api.default_config(options.method, spec)
+        assert isinstance(config, OnPolicyConfig)
+        config = dataclasses.replace(config, env_kwargs=kwargs, steps=options.steps, seed=options.seed)
+        rows[f"{options.bits} bits" if kwargs else "empty room"] = list(measure(config, spec, make_env))
+    draw(rows, options.output)
+    if options.json is not None:
+        options.json.write_text(json.dumps(rows))
+    print(f"figure: {options.output}")
+    return 0
+
+
+@dataclass
 class Demo:
     """Train an arm to reach, evaluate it, and make a video and a learning curve."""
 
@@ -320,6 +357,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (evaluate, "evaluate a run's policy on fresh episodes"),
     "watch": (watch, "video (or window) of a run's policy"),
     "plot": (plot, "learning curves of runs"),
+    "bound": (bound, "figure of the gap in hindsight TRPO's surrogate"),
     "envs": (envs, "list the goal envs"),
     "doctor": (doctor, "check the installation or an env"),
     "bench": (bench, "measure speed, as ratios within one run"),

@@ -36,7 +36,7 @@ class PolicyGradientConfig:
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the tanh layers of policy and critic."""
     waves: int = 0
-    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, whose policies are not smooth."""
+    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, where policies jump."""
     gamma: float = 1.0
     """Discount. Returns are finite sums, so 1 is allowed."""
     learning_rate: Schedule = Schedule.parse(1e-3)
@@ -167,7 +167,8 @@ _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
         "at least 1",
     ),
     (
-        "seed agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy agent.damping",
+        "seed agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
+        "agent.damping",
         lambda x: x >= 0,
         "0 or more",
     ),

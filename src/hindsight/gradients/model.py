@@ -52,7 +52,7 @@ class Model:
         return (self.shapes.observation + self.shapes.goal) * (1 + 2 * self.config.waves)
 
     def inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        """What the networks read [..., i]: observation and goal, normalised, and waves of them. NumPy or JAX, as given."""
+        """What the networks read [..., i]: normalised observation and goal, and waves of them, in NumPy or JAX."""
         clip = self.config.clip_normalized if self.config.normalize else np.inf
         plain = normalize(scale, observation, goal, self.config.clip_observation, clip)
         if not self.config.waves:

@@ -6,14 +6,23 @@ from __future__ import annotations
 from typing import Any
 
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig
+from hindsight.schedules import Schedule
 
 
 def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfig:
     """The preset of a method for an env id."""
-    learner = LEARNERS[method]
     settings: dict[str, Any] = {}
+    if method == "ppo":
+        settings["learning_rate"] = Schedule.parse(3e-4)  # many steps of Adam per batch
     if env.startswith("hindsight/"):
-        return OnPolicyConfig(env, steps=50_000, agent=learner(**settings))
+        settings["rows"] = 1024
+        steps = 20_000 if horizon <= 10 else 50_000
+        if "FourRooms" in env:  # walls: a policy that only walks towards the goal must not settle too early
+            settings |= {"waves": 4, "entropy": Schedule.parse(0.02 if method == "ppo" else 0.005)}
+            steps = 400_000
+        return OnPolicyConfig(env, steps=steps, agent=LEARNERS[method](**settings))
+    if not discrete:
+        settings |= {"gamma": 0.98, "within_box": True}
     return OnPolicyConfig(
         env,
         steps=500_000,
@@ -21,5 +30,5 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
         episodes_per_cycle=32,
         eval_every=5,
         eval_episodes=50,
-        agent=learner(gamma=0.98, **settings),
+        agent=LEARNERS[method](**settings),
     )
