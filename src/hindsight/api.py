@@ -19,7 +19,6 @@ from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.gradients import presets as gradient_presets
-from hindsight.gradients.learner import make_learner
 from hindsight.presets import preset
 from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
@@ -101,7 +100,6 @@ def train_config(
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         if isinstance(config, gradients.OnPolicyConfig):
-            make_learner(config.agent, spec)
             training = stack.enter_context(closing(train_policy_gradient(config, spec, make_env)))
         else:
             make_agent(config.agent, spec)

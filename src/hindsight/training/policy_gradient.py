@@ -8,10 +8,11 @@ from contextlib import ExitStack
 
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec
-from hindsight.envs.jax_envs import in_jax
+from hindsight.envs.jax_envs import JaxEnv, in_jax
 from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import A3CConfig, OnPolicyConfig
+from hindsight.gradients.learner import make_learner
 from hindsight.training.asynchronous import train_asynchronously
 from hindsight.training.in_jax import train_in_jax
 from hindsight.training.off_policy import Progress
@@ -19,13 +20,19 @@ from hindsight.training.on_policy import train_on_policy
 
 
 def train_policy_gradient(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Generator[Progress]:
-    """Train, yielding now and then; the envs are closed at the end."""
-    jax_env = in_jax(make_env()) if config.simulator in ("auto", "jax") else None
-    if config.simulator == "jax" and jax_env is None:
-        raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
+    """Train, yielding now and then. What does not fit is refused at once, before the first batch is asked for."""
+    make_learner(config.agent, spec)
+    twin = in_jax(make_env()) if config.simulator in ("auto", "jax") else None
+    if config.simulator == "jax":
+        if isinstance(config.agent, A3CConfig):
+            raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
+        if twin is None:
+            raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
+    return _train(config, spec, make_env, twin)
+
+
+def _train(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, twin: JaxEnv | None) -> Generator[Progress]:
     agent = config.agent
-    if isinstance(agent, A3CConfig) and config.simulator == "jax":
-        raise HindsightError("a3c steps its envs in threads of their own: use simulator auto")
     with ExitStack() as stack:
 
         def envs(workers: int | None) -> EnvBatch:
@@ -36,7 +43,7 @@ def train_policy_gradient(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: E
         if isinstance(agent, A3CConfig):
             share = max((config.workers or os.cpu_count() or 1) // agent.workers, 1)
             yield from train_asynchronously(config, spec, [envs(share) for _ in range(agent.workers)], envs(share))
-        elif jax_env is not None:
-            yield from train_in_jax(config, spec, jax_env)
+        elif twin is not None:
+            yield from train_in_jax(config, spec, twin)
         else:
             yield from train_on_policy(config, spec, envs(config.workers))
