@@ -45,8 +45,8 @@ def test_rooms_move_alike(layout: str) -> None:
     expected = np.array([env.after(cell, move) for cell, move in moves])
     cells, actions = np.float32([cell for cell, _ in moves]), np.array([move for _, move in moves])
     keys = jax.random.split(jax.random.key(0), len(moves))
-    np.testing.assert_array_equal(jax.vmap(twin.step)(cells, actions, keys), expected)
-    start, goal = jax.vmap(twin.reset)(jax.random.split(jax.random.key(1), 4000))
+    np.testing.assert_array_equal(jax.jit(jax.vmap(twin.step))(cells, actions, keys), expected)
+    start, goal = jax.jit(jax.vmap(twin.reset))(jax.random.split(jax.random.key(1), 4000))
     assert {tuple(x) for x in np.asarray(start)} == {tuple(x) for x in env.starts.astype(np.float32)}
     assert {tuple(x) for x in np.asarray(goal)} == {tuple(x) for x in env.goals.astype(np.float32)}
 

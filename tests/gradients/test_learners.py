@@ -112,9 +112,10 @@ def batch_of(method: str, discrete: bool, **settings: Any) -> tuple[Any, Any, An
     return state, *update(state, scale, batch, learner.rates(0.0), jax.random.key(1))
 
 
-@pytest.mark.parametrize("hindsight", [True, False])
-@pytest.mark.parametrize("discrete", [True, False])
-@pytest.mark.parametrize("method", ["hpg", "a2c", "ppo", "trpo"])
+@pytest.mark.parametrize(
+    ("method", "discrete", "hindsight"),
+    [("hpg", False, True), ("hpg", True, False), ("a2c", True, True), ("ppo", False, True), ("trpo", False, False)],
+)
 def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> None:
     before, after, metrics = batch_of(method, discrete, hindsight=hindsight)
     assert all(np.isfinite(float(value)) for value in metrics.values())
@@ -134,8 +135,7 @@ def test_hpg_with_a_baseline_trains_its_critic(baseline: str) -> None:
     assert float(metrics["critic_loss"]) > 0
 
 
-@pytest.mark.parametrize("kl", ["exact", "sampled"])
-@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize(("kl", "discrete"), [("exact", True), ("sampled", False)])
 def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
     _, _, metrics = batch_of("trpo", discrete, kl=kl, max_kl=1e-3)
     measured = float(metrics["kl" if kl == "exact" else "kl_sampled"])
