@@ -17,7 +17,7 @@ from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import Actions
 from hindsight.networks import MLP, to_numpy
 from hindsight.normalizer import Scale
-from hindsight.replay.replay import Batch
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.schedules import Schedule
 
 SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
@@ -46,6 +46,7 @@ def batch(**changes: Any) -> Batch:
         "action": [[0.5], [-0.5]],
         "reward": [-1.0, 0.0],
         "terminated": [0.0, 1.0],
+        "importance": [1.0, 1.0],
     }
     return Batch(**{k: jnp.asarray(v) for k, v in (values | changes).items()})
 
@@ -133,10 +134,10 @@ def test_targets_move_only_every_so_many_updates(kind: str) -> None:
     stack = lambda n: Batch(*(np.stack([np.asarray(x)] * n) for x in one))  # noqa: E731
     state = agent.init(jax.random.key(1))
     first = jax.tree.map(np.asarray, pick(state)[1])
-    state, td_errors, metrics = agent.update(state, SCALE, stack(2), rates)
-    assert td_errors.shape == (2, 2)
+    state, td, metrics = agent.update(state, SCALE, Replayed(stack(2)), rates)
+    assert td.error.shape == td.value.shape == (2, 2)
     jax.tree.map(np.testing.assert_array_equal, pick(state)[1], first)
-    state, _, _ = agent.update(state, SCALE, stack(1), rates)
+    state, _, _ = agent.update(state, SCALE, Replayed(stack(1)), rates)
     online, target = pick(state)
     jax.tree.map(lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6), target, online, first)
     assert set(metrics) >= {"critic_loss", "q_mean", "td_error"}
@@ -146,10 +147,10 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
     agent = DDPG(DDPGConfig(hidden=(8,), target_every=2), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0)))
     rng = np.random.default_rng(0)
     batches = Batch(*(rng.standard_normal((5, *np.shape(x)), np.float32) for x in batch()))
-    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, batches, (1e-3, 1e-3))
+    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, Replayed(batches), (1e-3, 1e-3))
     alone = agent.init(jax.random.key(0))
     for i in range(5):
-        alone, *_ = agent.update(alone, SCALE, Batch(*(x[i : i + 1] for x in batches)), (1e-3, 1e-3))
+        alone, *_ = agent.update(alone, SCALE, Replayed(Batch(*(x[i : i + 1] for x in batches))), (1e-3, 1e-3))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone)
 
 

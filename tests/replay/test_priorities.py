@@ -168,10 +168,10 @@ def test_sorting_a_heap_gives_exact_ranks() -> None:
 
 
 def test_importance_weights_by_hand() -> None:
-    probabilities = np.array([0.5, 0.25, 0.125])
-    assert importance_weights(probabilities, 8, 1.0) == pytest.approx([0.25, 0.5, 1.0])
-    assert importance_weights(probabilities, 8, 0.5) == pytest.approx([0.5, 0.25**0.25, 1.0])
-    assert importance_weights(probabilities, 8, 0.0) == pytest.approx([1.0, 1.0, 1.0])
+    importance = 1.0 / (8 * np.array([0.5, 0.25, 0.125]))
+    assert importance_weights(importance, 1.0) == pytest.approx([0.25, 0.5, 1.0])
+    assert importance_weights(importance, 0.5) == pytest.approx([0.5, 0.5**0.5, 1.0])
+    assert importance_weights(importance, 0.0) == pytest.approx([1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize("kind", INDEXES)

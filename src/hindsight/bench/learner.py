@@ -18,7 +18,7 @@ from hindsight.config import DDPGConfig
 from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.normalizer import Normalizer
-from hindsight.replay.replay import Batch
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.training.run import machine, versions
 
 OBSERVATION, GOAL, ACTION, BATCH, UPDATES, REPEATS = 25, 3, 4, 256, 100, 7
@@ -95,16 +95,15 @@ def time_update() -> float:
         return rng.standard_normal((UPDATES, BATCH, *shape), np.float32)
 
     reward = (rng.random((UPDATES, BATCH)) < 0.2).astype(np.float32) - 1.0
-    batch = Batch(
-        random(OBSERVATION), random(OBSERVATION), random(GOAL), np.tanh(random(ACTION)), reward, np.zeros_like(reward)
-    )
+    observations = random(OBSERVATION), random(OBSERVATION), random(GOAL)
+    batch = Batch(*observations, np.tanh(random(ACTION)), reward, np.zeros_like(reward), np.ones_like(reward))
     scale = Normalizer(Features((OBSERVATION,)), Features((GOAL,)), 0.01, 200.0).scale()
     state = agent.init(jax.random.key(0))
 
     def update() -> None:
         nonlocal state
-        state, td_errors, _ = agent.update(state, scale, batch, (1e-3, 1e-3))
-        td_errors.block_until_ready()
+        state, td, _ = agent.update(state, scale, Replayed(batch), (1e-3, 1e-3))
+        td.error.block_until_ready()
 
     return _best(update) / UPDATES * 1e3
 

@@ -54,6 +54,14 @@ class RankHeap:
         """Positions in the heap, counted from 0."""
         return self._position[ids].astype(np.int64)
 
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        return np.where(self._position[ids] >= 0, self._priority[ids], 0.0).astype(np.float64)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        return float(self._priority[self._heap[0]]) if len(self) else 0.0
+
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw; 0 without a priority."""
         stored: Bools = self._position[ids] >= 0

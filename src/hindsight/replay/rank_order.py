@@ -81,6 +81,14 @@ class RankOrder:
         """Ranks, counted from 0, of entries that have a priority."""
         return _rank(self._priority, self._block, self._entries, self._count, self._order, self._used, ids)
 
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        return np.where(self._block[ids] >= 0, self._priority[ids], 0.0).astype(np.float64)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        return float(self._priority[self._entries[self._order[0], 0]]) if len(self) else 0.0
+
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw; 0 without a priority."""
         stored: Bools = self._block[ids] >= 0

@@ -20,21 +20,37 @@ class SumTree:
         self.capacity = capacity
         self.alpha = alpha
         self._tree = np.zeros(2 * capacity)
+        self._count = np.zeros(1, np.int64)
+
+    def __len__(self) -> int:
+        """Entries that can be drawn."""
+        return int(self._count[0])
 
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
         ids, values = check_ids(ids, self.capacity), check_priorities(priorities)
-        _set(self._tree, self.capacity, ids, values**self.alpha)
+        masses = np.where(values > 0, values**self.alpha, 0.0)
+        _set(self._tree, self._count, self.capacity, ids, masses)
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
         ids = check_ids(ids, self.capacity)
-        _set(self._tree, self.capacity, ids, np.zeros(len(ids)))
+        _set(self._tree, self._count, self.capacity, ids, np.zeros(len(ids)))
 
     @property
     def total(self) -> float:
         """Sum of all p^alpha."""
         return float(self._tree[1])
+
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        values: Floats64 = self._tree[self.capacity + ids]
+        return values if self.alpha == 0 else values ** (1.0 / self.alpha)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        top = float(self._tree[self.capacity :].max())
+        return top if self.alpha == 0 else top ** (1.0 / self.alpha)
 
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw."""
@@ -48,9 +64,11 @@ class SumTree:
 
 
 @njit(cache=True)
-def _set(tree: Floats64, capacity: int, ids: Ints, values: Floats64) -> None:
+def _set(tree: Floats64, count: Ints, capacity: int, ids: Ints, values: Floats64) -> None:
     for j in range(len(ids)):
-        tree[capacity + ids[j]] = values[j]
+        leaf = capacity + ids[j]
+        count[0] += (values[j] > 0.0) - (tree[leaf] > 0.0)
+        tree[leaf] = values[j]
     for j in range(len(ids)):
         node = (capacity + ids[j]) >> 1
         while node >= 1:
