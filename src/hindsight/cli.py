@@ -245,8 +245,8 @@ def doctor(arguments: Sequence[str]) -> int:
 class Bench:
     """Measure this machine and this library, as ratios within one run."""
 
-    what: Annotated[Literal["learner", "simulation", "training"], tyro.conf.Positional]
-    """learner: time per DDPG update. simulation: env steps/s of Fetch and Hand. training: env steps/s of the whole."""
+    what: Annotated[Literal["learner", "simulation", "training", "replay"], tyro.conf.Positional]
+    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. replay: buffers."""
     json: bool = False
     """Print one JSON object."""
 
