@@ -17,7 +17,7 @@ from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
-from hindsight.presets import preset
+from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
 from hindsight.training.evaluate import Evaluation
@@ -36,6 +36,7 @@ def train(
     env: str | Env | EnvFactory,
     *,
     run_dir: str | Path | None = None,
+    preset: str = "default",
     config: TrainConfig | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
@@ -45,7 +46,8 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    Settings are those of `TrainConfig`, over the env's preset or over `config`: `seed=1`, `agent={"gamma": 0.95}`,
+    Settings are those of `TrainConfig`, over the env's `preset` (default, her, hper, paper, paper-normalized) or over
+    `config`: `seed=1`, `agent={"gamma": 0.95}`,
     or by dotted name, `**{"replay.replay_k": 8}`.
     """
     env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
@@ -53,7 +55,7 @@ def train(
     make_env = factory(env, env_kwargs)
     spec = describe(env, make_env, time_limit)
     if config is None:
-        config = preset(spec.id, spec.actions.discrete, spec.horizon)
+        config = find_preset(spec.id, spec.actions.discrete, spec.horizon, preset)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:

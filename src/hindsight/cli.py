@@ -19,6 +19,7 @@ import tyro
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
 from hindsight.options import env_argument, option, parse, take_env_kwargs
+from hindsight.presets import PresetName
 
 # ---------------------------------------------------------------------------------------------------------- commands
 
@@ -30,6 +31,8 @@ class Train:
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
     settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    preset: PresetName = "default"
+    """her: plain HER. hper: hindsight prioritised replay. paper: the paper's settings, normaliser off, or on."""
     config: Path | None = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
     run_dir: Path | None = None
@@ -59,7 +62,7 @@ def train(arguments: Sequence[str]) -> int:
     time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
     spec = api.describe(env, make_env, time_limit)
-    default = base or preset(env, spec.actions.discrete, spec.horizon)
+    default = base or preset(env, spec.actions.discrete, spec.horizon, option(rest, "--preset") or "default")
     default = dataclasses.replace(default, env=env, env_kwargs=env_kwargs)
     options = parse(Train, rest, "hindsight train", Train(env, default))
     if options.env != env:

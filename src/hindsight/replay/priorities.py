@@ -38,13 +38,16 @@ def check_ids(ids: Array, capacity: int) -> Ints:
     return checked
 
 
-def check_priorities(priorities: Array) -> Floats64:
-    """The priorities as float64, or an error if one is negative, infinite or not a number."""
+def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
+    """The priorities as float64, or an error if one is negative, not finite, or above the largest that can be kept."""
     checked: Floats64 = np.asarray(priorities, np.float64).ravel()
-    wrong = ~(np.isfinite(checked) & (checked >= 0))
+    wrong = ~(np.isfinite(checked) & (checked >= 0) & (checked <= largest))
     if wrong.any():
         raise HindsightError(f"priorities must be finite and 0 or more, got {checked[wrong][0]}")
     return checked
+
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def strata(n: int, total: float, rng: np.random.Generator, stratified: bool) -> Floats64:

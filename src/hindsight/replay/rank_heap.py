@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities
 from hindsight.replay.rank_order import RankWeights
 from hindsight.types import Array, Bools, Floats64, Ints
 
@@ -32,7 +32,7 @@ class RankHeap:
 
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities).astype(np.float32)
+        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
         _set(self._priority, self._heap, self._position, self._size, ids, values)
         self._updates += len(ids)
         if self._updates >= self.sort_every:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities, strata
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, strata
 from hindsight.types import Array, Bools, Floats64, Ints
 
 BLOCK = 512
@@ -69,7 +69,7 @@ class RankOrder:
 
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities).astype(np.float32)
+        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
         _set(self._priority, self._block, self._entries, self._count, self._order, self._used, ids, values)
 
     def remove(self, ids: Ints) -> None:
