@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from hindsight.envs.make import make
-from hindsight.envs.robotics import Simulations
+from hindsight.envs.simulations import Simulations
 from hindsight.envs.vector import RobotVectorEnv
 from hindsight.training.run import machine, versions
 from hindsight.types import Array
@@ -118,18 +118,19 @@ def envpool(env_id: str, horizon: int, threads: int) -> float | None:
 def bare(env_id: str, horizon: int, threads: int) -> float:
     """mj_step alone, on the states and controls that our simulation passes through; only the calls are timed."""
     template: Any = make(env_id).unwrapped
-    simulations = Simulations(template, NUM, threads)
+    simulations = Simulations(template, NUM, threads=1)
+    part = simulations.parts[0]
     ids = np.arange(NUM)
     simulations.reset(ids, range(NUM))
     model, substeps, kind = template.model, template.n_substeps, mujoco.mjtState.mjSTATE_INTEGRATION
     data = mujoco.MjData(model)
     states = []
     for action in _actions(env_id, horizon - 1, NUM):
-        before = simulations.physics.state.copy()
-        simulations.task.control(ids, action)
-        states.append(_with_controls(model, data, before, simulations.physics))
-        simulations.physics.batch.step(ids, nstep=substeps)
-        simulations.task.settle(ids)
+        before = part.physics.state.copy()
+        part.task.control(ids, action)
+        states.append(_with_controls(model, data, before, part.physics))
+        part.physics.batch.step(ids, nstep=substeps)
+        part.task.settle(ids)
 
     def work(part: int) -> float:
         own = mujoco.MjData(model)

@@ -1,5 +1,4 @@
-"""Fetch and Shadow Hand: N simulations of one task at a time, stepped by MuJoCo on threads, bit for bit as
-Gymnasium-Robotics computes them, one env after the other.
+"""Fetch and Shadow Hand: what Gymnasium-Robotics does around the physics, for many simulations at once, bit for bit.
 
 One Gymnasium-Robotics env is the template: model, start state, thresholds, goal sampling and rewards are its own. What
 it does per step in Python (controls, observations) is done here for all simulations at once, in arrays.
@@ -12,18 +11,17 @@ from typing import Any, Protocol
 
 import mujoco
 import numpy as np
-from gymnasium.utils import seeding
 from gymnasium_robotics.envs.fetch.fetch_env import MujocoFetchEnv
 from gymnasium_robotics.envs.shadow_dexterous_hand.manipulate import MujocoManipulateEnv, quat_from_angle_and_axis
 from gymnasium_robotics.envs.shadow_dexterous_hand.reach import FINGERTIP_SITE_NAMES, MujocoHandReachEnv
 from gymnasium_robotics.utils import rotations
 from mjbatch import Batch
 
-from hindsight.types import Array, Bools, Ints
+from hindsight.types import Array, Ints
 
 DERIVED = ("xpos", "xquat", "site_xpos", "site_xmat", "cdof", "subtree_com")
 """Views that lag one substep behind the state, as MuJoCo leaves them: observations and controls are made of these."""
-_BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC")]
+BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC")]
 
 
 Rows = Ints | slice
@@ -31,11 +29,11 @@ Rows = Ints | slice
 
 
 class Physics:
-    """The states of N simulations as arrays [N, ...]; `step` and `forward` run on threads without the GIL."""
+    """The states of N simulations as arrays [N, ...]; `batch.step` and `batch.forward` run without the GIL."""
 
-    def __init__(self, model: Any, data: Any, num: int, threads: int) -> None:
+    def __init__(self, model: Any, data: Any, num: int) -> None:
         self.model = model
-        self.batch = Batch(model, num, threads)
+        self.batch = Batch(model, num, 1)
         self.state = self.batch.bind("state")
         for name in ("time", "qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat", "warning"):
             setattr(self, name, self.batch.bind(name))
@@ -290,7 +288,7 @@ class HandManipulate(Hand):
         return np.concatenate([qpos, qvel, self.physics.qvel[rows, self.object_qvel], achieved], axis=1), achieved
 
 
-def _rows(ids: Ints) -> Rows:
+def rows_of(ids: Ints) -> Rows:
     """The simulations as a slice if they are the first n (views instead of copies), else as they are."""
     n = len(ids)
     return slice(0, n) if n and ids[0] == 0 and ids[-1] == n - 1 else ids
@@ -305,7 +303,7 @@ def _site(model: Any, name: str) -> int:
     return int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, name))
 
 
-def _task(template: Any, physics: Physics) -> Task:
+def make_task(template: Any, physics: Physics) -> Task:
     if isinstance(template, MujocoFetchEnv):
         return Fetch(template, physics)
     return (
@@ -322,84 +320,3 @@ def supports(env: Any) -> bool:
         MujocoManipulateEnv._get_obs,
     )
     return bool(plain and not getattr(env, "relative_control", False))
-
-
-class Simulations:
-    """N simulations with their generators, goals and step counts."""
-
-    def __init__(self, template: Any, num: int, threads: int = 0) -> None:
-        self.template = template
-        self.physics = Physics(template.model, template.data, num, threads)
-        self.task = _task(template, self.physics)
-        self.goal = np.zeros((num, *template.observation_space["desired_goal"].shape))
-        self.rngs: list[np.random.Generator] = [seeding.np_random()[0] for _ in range(num)]
-        self.steps = np.zeros(num, np.int64)
-        self._warned = self._warnings()
-
-    def reset(self, ids: Ints, seeds: Sequence[int | None]) -> None:
-        """Start an episode in each simulation; a seed of None goes on with the simulation's generator."""
-        for i, seed in zip(ids, seeds, strict=True):
-            if seed is not None:
-                self.rngs[i] = seeding.np_random(int(seed))[0]
-        self.task.reset(ids, [self.rngs[i] for i in ids])
-        for i in ids:
-            self.template.np_random = self.rngs[i]
-            self.template.data.qpos[:] = self.physics.qpos[i]
-            self.goal[i] = self.template._sample_goal()
-        self.steps[ids] = 0
-        self._warned[ids] = self._warnings()[ids]
-
-    def step(self, ids: Ints, actions: Array) -> Bools:
-        """One env step in each of the simulations; True where one has diverged."""
-        space, rows = self.template.action_space, _rows(ids)
-        self.task.control(rows, np.clip(actions, space.low, space.high))
-        self.physics.batch.step(ids, nstep=self.template.n_substeps)
-        self.task.settle(ids)
-        self.steps[rows] += 1
-        broken: Bools = self._warnings()[rows] > self._warned[rows]
-        finite: Bools = np.isfinite(self.physics.qpos[rows].sum(axis=1))  # a NaN or infinity stays one in the sum
-        return broken | ~finite
-
-    def observe(self, ids: Ints) -> dict[str, Array]:
-        rows = _rows(ids)
-        observation, achieved = self.task.observe(rows)
-        return {"observation": observation, "achieved_goal": achieved.copy(), "desired_goal": self.goal[rows].copy()}
-
-    def export_state(self) -> dict[str, Any]:
-        """Everything the future depends on: physics, what the next control reads of it, generators, goals, counts."""
-        physics = self.physics
-        return {
-            "state": physics.state.copy(),
-            "warning": physics.warning.copy(),
-            **{name: getattr(physics, name).copy() for name in DERIVED},
-            "goal": self.goal.copy(),
-            "steps": self.steps.copy(),
-            "generators": [rng.bit_generator.state for rng in self.rngs],
-        }
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        physics = self.physics
-        physics.state[:] = state["state"]
-        physics.batch.forward()  # brings the views up to date; but warm start and warnings are then a little ahead
-        physics.state[:] = state["state"]
-        for name in DERIVED:
-            getattr(physics, name)[:] = state[name]
-        physics.warning[:] = state["warning"]
-        self._warned = self._warnings().copy()
-        self.goal[:], self.steps[:] = state["goal"], state["steps"]
-        for rng, saved in zip(self.rngs, state["generators"], strict=True):
-            rng.bit_generator.state = saved
-
-    def render(self, i: int) -> Any:
-        """A picture of one simulation."""
-        template, physics = self.template, self.physics
-        mujoco.mj_setState(template.model, template.data, physics.state[i], mujoco.mjtState.mjSTATE_INTEGRATION)
-        template.goal = self.goal[i].copy()
-        mujoco.mj_forward(template.model, template.data)
-        return template.render()
-
-    def _warnings(self) -> Array:
-        """How often MuJoCo has found each simulation broken, and reset it."""
-        warning = self.physics.warning
-        counts: Array = warning[:, _BAD[0], 1] + warning[:, _BAD[1], 1] + warning[:, _BAD[2], 1]
-        return counts

@@ -55,6 +55,9 @@ class Sample(NamedTuple):
     sampled_at: int  # how many times episodes had been stored
 
 
+REDRAWS = 4
+"""How often a stored goal that is met before the step is drawn again, before it is dropped."""
+
 Evaluate = Callable[[Batch], TDErrors]
 """TD errors [n] and values [n] of a batch [n, ...]."""
 
@@ -114,13 +117,21 @@ class HindsightReplay:
         assert self.priorities is not None
         pairs = self.priorities.pairs
         ids = pairs.alternate_of(slots, lengths, self.config.replay_k(progress))
-        at = pairs.address(ids)
-        _, goal_time = self.rule(at.slot, at.step, self.storage.length[: self.storage.size], rng)
-        pairs.set_goals(ids, goal_time)
+        at, lengths_of_all = pairs.address(ids), self.storage.length[: self.storage.size]
+        _, goal_time = self.rule(at.slot, at.step, lengths_of_all, rng)
         drop = self.config.drop_met(progress)
         if drop > 0:
-            met = self._met(at.slot, at.step, at.slot, goal_time)
-            ids = ids[~(met & (rng.random(len(ids)) < drop))]
+            # Draw again where the goal is met before the step; drop those that find no other.
+            redo = np.flatnonzero(rng.random(len(ids)) < drop)
+            for attempt in range(REDRAWS + 1):
+                slot, step = at.slot[redo], at.step[redo]
+                if attempt:
+                    _, goal_time[redo] = self.rule(slot, step, lengths_of_all, rng)
+                redo = redo[self._met(slot, step, slot, goal_time[redo])]
+            kept = np.ones(len(ids), np.bool_)
+            kept[redo] = False
+            ids, goal_time = ids[kept], goal_time[kept]
+        pairs.set_goals(ids, goal_time)
         return ids
 
     # ------------------------------------------------------------------------------------------------------ replaying
