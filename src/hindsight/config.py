@@ -88,7 +88,7 @@ class ReplayConfig:
     goal_numbers: Literal["uniform", "late", "early", "early_doubled"] = "early_doubled"
     """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T - t)/(T + 1)."""
     drop_met: Schedule = Schedule.parse(0.0)
-    """Probability that a relabel whose goal is met before the step is dropped (when stored: if redrawing does not help)."""
+    """Probability that a relabel whose goal is met before the step is drawn again, or dropped if there is no other."""
     moved_power: float = 0.0
     """Episodes are replayed in proportion to (distance that the achieved goal moved)^power; 0 turns it off."""
     moved_share: float = 0.0
