@@ -29,7 +29,7 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
     if name not in get_args(PresetName):
         raise HindsightError(f"unknown preset {name!r}.{nearest(name, get_args(PresetName))}")
     if name.startswith("paper"):
-        return _paper(env, discrete, normalize=name == "paper-normalized")
+        return _paper(env, discrete, horizon, normalize=name == "paper-normalized")
     config = _default(env, discrete, horizon)
     if name == "her":
         return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
@@ -43,18 +43,21 @@ _HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule.parse(1.0))
 _TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
 
 
-def _paper(env: str, discrete: bool, normalize: bool) -> TrainConfig:
-    """Section 4 of the paper for one worker: an epoch is 10 (FetchReach) or 50 cycles of 2 episodes and 50 updates."""
-    reach = env.startswith("FetchReach")
+def _paper(env: str, discrete: bool, horizon: int, normalize: bool) -> TrainConfig:
+    """Section 4 of the paper. An epoch is 10 (FetchReach) or 50 cycles of 2 episodes by each of 12 workers, 50 updates.
+
+    Its success rates are multiples of 1/240, its baselines ran on 12 workers: so did these, and each tested 20 episodes.
+    """
+    epoch = (10 if env.startswith("FetchReach") else 50) * 24 * horizon
     agent = DQNConfig(target_every=50) if discrete else DDPGConfig(target_every=50)
     return TrainConfig(
         env,
-        steps=10_000 if reach else 250_000,  # 10 or 50 epochs
-        num_envs=2,
-        episodes_per_cycle=2,
+        steps=(5 if env.startswith("FetchReach") else 50) * epoch,
+        num_envs=24,
+        episodes_per_cycle=24,
         updates_per_cycle=50,
         batch_size=512,
-        eval_every=10 if reach else 50,
+        eval_every=epoch // (24 * horizon),
         eval_episodes=240,
         agent=replace(agent, normalize=normalize),
         replay=ReplayConfig(goals_chosen="stored"),
