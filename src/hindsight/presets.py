@@ -46,7 +46,7 @@ _TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
 def _paper(env: str, discrete: bool, horizon: int, normalize: bool) -> TrainConfig:
     """Section 4 of the paper. An epoch is 10 (FetchReach) or 50 cycles of 2 episodes by each of 12 workers, 50 updates.
 
-    Its success rates are multiples of 1/240, its baselines ran on 12 workers: so did these, and each tested 20 episodes.
+    Its success rates are multiples of 1/240 and its baselines ran on 12 workers: so each of them tested 20 episodes.
     """
     epoch = (10 if env.startswith("FetchReach") else 50) * 24 * horizon
     agent = DQNConfig(target_every=50) if discrete else DDPGConfig(target_every=50)

@@ -11,14 +11,15 @@ import math
 import sys
 import time
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from hindsight.bench import peers
 from hindsight.config import PriorityConfig, ReplayConfig
 from hindsight.envs.contract import Actions, GoalEnvSpec
+from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.replay.prioritized import TDErrors
@@ -193,18 +194,11 @@ def nnabla_rank_based() -> dict[str, Any] | None:
 
 
 def stable_baselines_her() -> dict[str, Any] | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import stable_baselines3 as sb3
-    except ImportError:
+    sb3 = peers.stable_baselines3()
+    if sb3 is None:
         return None
-    from hindsight.envs.make import make
-
-    env = make("FetchPush-v4")
-    vec = sb3.common.vec_env.DummyVecEnv([lambda: env])
-    spaces: Any = vec.observation_space
-    buffer: Any = sb3.HerReplayBuffer(ENTRIES, spaces, vec.action_space, vec)
+    vec = sb3.common.vec_env.DummyVecEnv([lambda: make("FetchPush-v4")])
+    buffer = sb3.HerReplayBuffer(ENTRIES, vec.observation_space, vec.action_space, vec)
     rng = np.random.default_rng(0)
     episodes = random_episodes(200, rng)
 

@@ -42,17 +42,22 @@ def _rate(play: Callable[[], int]) -> float:
 
 def ours(env_id: str, horizon: int, threads: int) -> float:
     env = RobotVectorEnv(env_id, NUM, threads=threads)
-    actions = _actions(env_id, horizon - 1, NUM)
-
-    def play() -> int:
-        env.reset(seed=0)
-        for action in actions:
-            env.step(action)
-        return len(actions) * NUM
-
-    rate = _rate(play)
+    rate = _rate(_play(env, env_id, horizon, NUM, {"seed": 0}))
     env.close()
     return rate
+
+
+def _play(env: Any, env_id: str, horizon: int, num: int, reset: dict[str, Any]) -> Callable[[], int]:
+    """A function that plays one episode in each of `num` envs."""
+    actions = _actions(env_id, horizon - 1, num)
+
+    def play() -> int:
+        env.reset(**reset)
+        for action in actions:
+            env.step(action)
+        return len(actions) * num
+
+    return play
 
 
 def single(env_id: str, horizon: int) -> float:
@@ -76,15 +81,7 @@ def vector(env_id: str, horizon: int, kind: str) -> float:
     env: Any = (
         gym.vector.AsyncVectorEnv([make_env] * num) if kind == "async" else gym.vector.SyncVectorEnv([make_env] * num)
     )
-    actions = _actions(env_id, horizon - 1, num)
-
-    def play() -> int:
-        env.reset(seed=0)
-        for action in actions:
-            env.step(action)
-        return len(actions) * num
-
-    rate = _rate(play)
+    rate = _rate(_play(env, env_id, horizon, num, {"seed": 0}))
     env.close()
     return rate
 
@@ -104,15 +101,7 @@ def envpool(env_id: str, horizon: int, threads: int) -> float | None:
         env = pool.make_gymnasium(env_id, num_envs=NUM, num_threads=threads)
     except Exception:  # not installed, or without this task
         return None
-    actions = _actions(env_id, horizon - 1, NUM)
-
-    def play() -> int:
-        env.reset()
-        for action in actions:
-            env.step(action)
-        return len(actions) * NUM
-
-    return _rate(play)
+    return _rate(_play(env, env_id, horizon, NUM, {}))
 
 
 def bare(env_id: str, horizon: int, threads: int) -> float:
