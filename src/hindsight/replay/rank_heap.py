@@ -30,6 +30,10 @@ class RankHeap:
     def __len__(self) -> int:
         return int(self._size[0])
 
+    @property
+    def nbytes(self) -> int:
+        return int(self._priority.nbytes + self._heap.nbytes + self._position.nbytes)
+
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
         ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
