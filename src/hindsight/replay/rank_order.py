@@ -15,9 +15,9 @@ from numba import njit
 from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, strata
 from hindsight.types import Array, Bools, Floats64, Ints
 
-BLOCK = 512
-PACKED = 448  # entries per block after packing
-COARSE = 1024  # every so many-th sum is looked at first
+BLOCK = 128
+PACKED = 112  # entries per block after packing
+COARSE = 64  # every so many-th sum is looked at first
 
 
 class RankWeights:

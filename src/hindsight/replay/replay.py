@@ -19,7 +19,7 @@ from hindsight.goals import DESIRED, RULES, another_episode, relabelled_count
 from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.prioritized import Priorities, TDErrors
 from hindsight.replay.samplers import MovedSampler, Sampler, UniformSampler
-from hindsight.replay.storage import Storage
+from hindsight.replay.storage import Storage, at
 from hindsight.types import Array, Bools, Floats, Ints, Tensor
 
 
@@ -82,7 +82,7 @@ class HindsightReplay:
             most = config.replay_k.bounds()[1] if self.stored_goals else 0.0
             pairs = Pairs(self.storage.slots, spec.horizon, config.goal_numbers, most)
             self.priorities = Priorities(pairs, priority)
-        self.ends_on_success = False
+        self.ends = self.ends_on_success = False  # whether any episode has ended before its time, and on success
 
     # ------------------------------------------------------------------------------------------------------- storing
 
@@ -99,6 +99,7 @@ class HindsightReplay:
         slots = self.storage.add(episodes)
         moved = episodes.distance_moved()[-len(slots) :]
         self.sampler.added(self.storage, slots, moved)
+        self.ends |= bool(episodes.terminated.any())
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
         if self.priorities is None:
             return
@@ -117,14 +118,14 @@ class HindsightReplay:
         assert self.priorities is not None
         pairs = self.priorities.pairs
         ids = pairs.alternate_of(slots, lengths, self.config.replay_k(progress))
-        at, lengths_of_all = pairs.address(ids), self.storage.length[: self.storage.size]
-        _, goal_time = self.rule(at.slot, at.step, lengths_of_all, rng)
+        address, lengths_of_all = pairs.address(ids), self.storage.length[: self.storage.size]
+        _, goal_time = self.rule(address.slot, address.step, lengths_of_all, rng)
         drop = self.config.drop_met(progress)
         if drop > 0:
             # Draw again where the goal is met before the step; drop those that find no other.
             redo = np.flatnonzero(rng.random(len(ids)) < drop)
             for attempt in range(REDRAWS + 1):
-                slot, step = at.slot[redo], at.step[redo]
+                slot, step = address.slot[redo], address.step[redo]
                 if attempt:
                     _, goal_time[redo] = self.rule(slot, step, lengths_of_all, rng)
                 redo = redo[self._met(slot, step, slot, goal_time[redo])]
@@ -175,18 +176,18 @@ class HindsightReplay:
     def _desired(self, slot: Ints, step: Ints) -> Addresses:
         return Addresses(slot, step, slot, np.full_like(step, DESIRED))
 
-    def relabel(self, at: Addresses, replay_k: float, progress: float, rng: np.random.Generator) -> Addresses:
+    def relabel(self, drawn: Addresses, replay_k: float, progress: float, rng: np.random.Generator) -> Addresses:
         """Alternate goals for the first k / (1 + k) of each batch [U, B].
 
         Of those that are met before the step, some give way to their own desired goal (drop_met) or to that of another
         episode (replace_met).
         """
-        batches, batch_size = at.slot.shape
+        batches, batch_size = drawn.slot.shape
         count = relabelled_count(batch_size, replay_k)
         if count == 0:
-            return at
+            return drawn
         stored = self.storage.size
-        slot, step = at.slot[:, :count].ravel(), at.step[:, :count].ravel()
+        slot, step = drawn.slot[:, :count].ravel(), drawn.step[:, :count].ravel()
         goal_slot, goal_time = self.rule(slot, step, self.storage.length[:stored], rng)
         drop, replace = self.config.drop_met(progress), self.config.replace_met(progress)
         if drop > 0 or replace > 0:
@@ -199,14 +200,14 @@ class HindsightReplay:
             if drop > 0:
                 back = met & (rng.random(len(slot)) < drop)
                 goal_slot, goal_time = np.where(back, slot, goal_slot), np.where(back, DESIRED, goal_time)
-        goal_slots, goal_times = at.slot.copy(), at.goal_time.copy()
+        goal_slots, goal_times = drawn.slot.copy(), drawn.goal_time.copy()
         goal_slots[:, :count] = goal_slot.reshape(batches, count)
         goal_times[:, :count] = goal_time.reshape(batches, count)
-        return Addresses(at.slot, at.step, goal_slots, goal_times)
+        return Addresses(drawn.slot, drawn.step, goal_slots, goal_times)
 
     def _met(self, slot: Ints, step: Ints, goal_slot: Ints, goal_time: Ints) -> Bools:
         """Where the goal is met before the step."""
-        return self.spec.reached(self.storage.achieved_goal[slot, step], self.storage.goal(goal_slot, goal_time))
+        return self.spec.reached(at(self.storage.achieved_goal, slot, step), self.storage.goal(goal_slot, goal_time))
 
     def read(self, addresses: Addresses, importance: Floats | None = None) -> Batch:
         """The transitions at the addresses, with the reward and terminated of the goals they pursue."""
@@ -214,13 +215,13 @@ class HindsightReplay:
         slot, step, goal_slot, goal_time = (part.ravel() for part in addresses)
         store = self.storage
         goal = store.goal(goal_slot, goal_time)
-        achieved = store.achieved_goal[slot, step + 1]
+        achieved = at(store.achieved_goal, slot, step + 1)
         own = (goal_time == DESIRED) & (goal_slot == slot)
         parts = (
-            store.observation[slot, step],
-            store.observation[slot, step + 1],
+            at(store.observation, slot, step),
+            at(store.observation, slot, step + 1),
             self.spec.goal(goal),
-            store.action[slot, step],
+            at(store.action, slot, step),
             self.spec.goal_reward(achieved, goal),
             self._terminated(slot, step, achieved, goal, own).astype(np.float32),
             np.ones(len(slot), np.float32) if importance is None else importance.ravel(),
@@ -229,8 +230,10 @@ class HindsightReplay:
 
     def _terminated(self, slot: Ints, step: Ints, achieved: Array, goal: Array, own: Bools) -> Bools:
         """As it happened for an episode's own goal. For others: where the goal ends the episode, or a failure did."""
-        happened = self.storage.terminated[slot, step]
-        failed = happened & ~self.storage.success[slot, step]
+        if not self.ends and self.spec.goal_terminated is None:
+            return np.zeros(len(slot), np.bool_)
+        happened: Bools = at(self.storage.terminated, slot, step)
+        failed = happened & ~at(self.storage.success, slot, step)
         if self.spec.goal_terminated is not None:
             at_goal = self.spec.goal_terminated(achieved, goal)
         elif self.ends_on_success:

@@ -29,7 +29,7 @@ class UniformSampler:
         self.power = power
         self.least = least
         self._slots = np.zeros(0, np.int64)
-        self._ends = np.zeros(0, np.int64)
+        self._ends = self._starts = np.zeros(0, np.int64)
         self._weight_ends = np.zeros(0)
         self._weights = np.zeros(0)
 
@@ -45,19 +45,19 @@ class UniformSampler:
         """Draw from these slots from now on."""
         self._slots = slots
         self._ends = np.cumsum(lengths[slots])
+        self._starts = self._ends - lengths[slots]
 
     def __bool__(self) -> bool:
         return len(self._slots) > 0
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        starts = np.concatenate([[0], self._ends])
         if self.power:
             mass = rng.random((batches, batch_size)) * self._weight_ends[-1]
             which = np.minimum(np.searchsorted(self._weight_ends, mass, side="right"), len(self._slots) - 1)
-            return self._slots[which], rng.integers(0, starts[which + 1] - starts[which])
+            return self._slots[which], rng.integers(0, self._ends[which] - self._starts[which])
         number = rng.integers(0, self._ends[-1], (batches, batch_size))
         which = np.searchsorted(self._ends, number, side="right")
-        return self._slots[which], number - starts[which]
+        return self._slots[which], number - self._starts[which]
 
 
 class MovedSampler:
