@@ -12,11 +12,14 @@ import gymnasium as gym
 
 from hindsight.agents import make_agent
 from hindsight.collect import Collector
-from hindsight.config import TrainConfig, with_settings
+from hindsight.config import AGENTS, TrainConfig, with_settings
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
+from hindsight.gradients import config as gradients
+from hindsight.gradients import presets as gradient_presets
+from hindsight.gradients.learner import make_learner
 from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
@@ -24,8 +27,10 @@ from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.off_policy import Progress, train_off_policy
 from hindsight.training.policy import Policy
+from hindsight.training.policy_gradient import train_policy_gradient
 from hindsight.training.run import Run, RunWriter
 
+AnyConfig = TrainConfig | gradients.OnPolicyConfig
 Callback = Callable[[Progress], bool | None]
 """Called after every cycle; return True to stop the training."""
 Logger = Callable[[dict[str, float], int], Any]
@@ -35,9 +40,10 @@ Logger = Callable[[dict[str, float], int], Any]
 def train(
     env: str | Env | EnvFactory,
     *,
+    method: str | None = None,
     run_dir: str | Path | None = None,
     preset: str = "default",
-    config: TrainConfig | None = None,
+    config: AnyConfig | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
@@ -47,20 +53,25 @@ def train(
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
     Settings are those of `TrainConfig`, over the env's `preset` (default, her, hper, paper, paper-normalized) or over
-    `config`: `seed=1`, `agent={"gamma": 0.95}`,
-    or by dotted name, `**{"replay.replay_k": 8}`.
+    `config`: `seed=1`, `agent={"gamma": 0.95}`, or by dotted name, `**{"replay.replay_k": 8}`. With `method` "hpg",
+    "a2c", "a3c", "ppo" or "trpo" they are those of `OnPolicyConfig`.
     """
     env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
     time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)
     make_env = factory(env, env_kwargs)
     spec = describe(env, make_env, time_limit)
     if config is None:
-        config = find_preset(spec.id, spec.actions.discrete, spec.horizon, preset)
+        config = default_config(method, spec, preset)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
             raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
-    config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
+    if isinstance(config, gradients.OnPolicyConfig):
+        config = gradients.with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
+    else:
+        config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
+    if method not in (None, config.agent.method):
+        raise HindsightError(f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}")
     return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)
 
 
@@ -69,8 +80,19 @@ def describe(env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_step
     return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
 
 
+def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> AnyConfig:
+    """The preset of an env: for a policy-gradient method, or, without one, for replay."""
+    if method in gradients.LEARNERS:
+        if preset != "default":
+            raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
+        return gradient_presets.preset(method, spec.id, spec.actions.discrete, spec.horizon)
+    if method not in (None, *AGENTS):
+        raise HindsightError(f"unknown method {method!r}: choose from {', '.join((*AGENTS, *gradients.LEARNERS))}")
+    return find_preset(spec.id, spec.actions.discrete, spec.horizon, preset)
+
+
 def train_config(
-    config: TrainConfig,
+    config: AnyConfig,
     spec: GoalEnvSpec,
     make_env: EnvFactory,
     run_dir: str | Path | None = None,
@@ -79,12 +101,17 @@ def train_config(
     quiet: bool = False,
 ) -> Run:
     """Train with a complete config. An interrupt leaves a usable run directory, and is raised again."""
-    make_agent(config.agent, spec)  # these refuse what does not fit, before anything is written
-    slot_count(spec, config.replay.capacity)
     with ExitStack() as stack:
-        envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
-        stack.callback(envs.close)
-        training = stack.enter_context(closing(train_off_policy(config, spec, envs)))
+        # These refuse what does not fit, before anything is written.
+        if isinstance(config, gradients.OnPolicyConfig):
+            make_learner(config.agent, spec)
+            training = stack.enter_context(closing(train_policy_gradient(config, spec, make_env)))
+        else:
+            make_agent(config.agent, spec)
+            slot_count(spec, config.replay.capacity)
+            envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
+            stack.callback(envs.close)
+            training = stack.enter_context(closing(train_off_policy(config, spec, envs)))
         run = Run.create(config, run_dir)
         writer = stack.enter_context(RunWriter(run))
         display = stack.enter_context(Display(config, quiet))

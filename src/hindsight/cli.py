@@ -18,7 +18,8 @@ import tyro
 
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
-from hindsight.options import env_argument, option, parse, take_env_kwargs
+from hindsight.gradients.config import LEARNERS, OnPolicyConfig
+from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
 from hindsight.presets import PresetName
 
 # ---------------------------------------------------------------------------------------------------------- commands
@@ -26,7 +27,10 @@ from hindsight.presets import PresetName
 
 @dataclass
 class Train:
-    """Train on a goal env. Options not given come from the env's preset."""
+    """Train on a goal env. Options not given come from the env's preset.
+
+    --method hpg, a2c, a3c, ppo or trpo trains by hindsight policy gradients; see their options with --method M --help.
+    """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
@@ -41,20 +45,37 @@ class Train:
     """Show no progress."""
 
 
+@dataclass
+class TrainGradient:
+    """Train on a goal env by hindsight policy gradients. Options not given come from the env's preset."""
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
+    """Gymnasium id of a goal env, such as hindsight/BitFlip-v0; `module:Name-v0` imports the module first."""
+    settings: Annotated[OnPolicyConfig, tyro.conf.arg(name="")]
+    config: Path | None = None
+    """Repeat a run: take all settings from its config.json instead of the preset."""
+    run_dir: Path | None = None
+    """Where to put the run; by default a new directory under runs/."""
+    quiet: bool = False
+    """Show no progress."""
+
+
 def train(arguments: Sequence[str]) -> int:
     from hindsight import api
     from hindsight.envs.make import factory
-    from hindsight.presets import preset
     from hindsight.training.run import read_config
 
     rest, env_kwargs = take_env_kwargs(arguments)
+    rest, method = take_option(rest, "--method")
     config_path, env = option(rest, "--config"), env_argument(rest)
     base = read_config(Path(config_path)) if config_path else None
     if env is None and base is None:
         if not {"-h", "--help"} & set(rest):
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
-        default = TrainConfig(env="ENV")
-        parse(Train, rest, "hindsight train", Train("ENV", default))
+        if method in LEARNERS:
+            gradient = TrainGradient("ENV", OnPolicyConfig("ENV", agent=LEARNERS[method]()))
+            parse(TrainGradient, rest, "hindsight train", gradient)
+        parse(Train, rest, "hindsight train", Train("ENV", TrainConfig(env="ENV")))
         return 0
     env = env or (base.env if base else "")
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
@@ -62,9 +83,16 @@ def train(arguments: Sequence[str]) -> int:
     time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
     spec = api.describe(env, make_env, time_limit)
-    default = base or preset(env, spec.actions.discrete, spec.horizon, option(rest, "--preset") or "default")
-    default = dataclasses.replace(default, env=env, env_kwargs=env_kwargs)
-    options = parse(Train, rest, "hindsight train", Train(env, default))
+    default = dataclasses.replace(
+        base or api.default_config(method, spec, option(rest, "--preset") or "default"), env=env, env_kwargs=env_kwargs
+    )
+    if method not in (None, default.agent.method):
+        raise HindsightError(f"{method} does not fit {env}: {default.agent.method} does")
+    options: Train | TrainGradient
+    if isinstance(default, OnPolicyConfig):
+        options = parse(TrainGradient, rest, "hindsight train", TrainGradient(env, default))
+    else:
+        options = parse(Train, rest, "hindsight train", Train(env, default))
     if options.env != env:
         raise HindsightError(f"two envs, {env} and {options.env}: name one, before the options")
     if options.settings.max_episode_steps != time_limit:

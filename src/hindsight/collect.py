@@ -13,8 +13,10 @@ from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.types import Array, Floats
 
-Act = Callable[[Floats, Floats], Array]
-"""(observation features [n, o], goal features [n, g]) -> actions [n, a], or [n] if discrete."""
+Act = Callable[[Floats, Floats], Array | tuple[Array, Floats]]
+"""(observation features [n, o], goal features [n, g]) -> actions [n, a], or [n] if discrete.
+
+A stochastic policy returns their log-probabilities [n], too. Envs are given actions clipped to their box."""
 
 
 class Collector:
@@ -42,14 +44,19 @@ class Collector:
         if not spec.actions.discrete:
             action = np.zeros((n, horizon, spec.actions.dim), np.float32)
         reward = np.zeros((n, horizon), np.float32)
+        log_prob: Floats | None = None
         terminated, success = np.zeros((n, horizon), np.bool_), np.zeros((n, horizon), np.bool_)
         length = np.full(n, horizon, np.int64)
         desired = frame.desired_goal.astype(spec.goal_dtype)
         observation[:, 0], achieved[:, 0] = spec.observation(frame.observation), frame.achieved_goal
         for t in range(horizon):
             alive = ~_ended(frame)
-            action[:, t] = act(observation[:, t], goal)
-            frame = self.envs.step(action[:, t])
+            chosen = act(observation[:, t], goal)
+            if isinstance(chosen, tuple):
+                log_prob = np.zeros((n, horizon), np.float32) if log_prob is None else log_prob
+                chosen, log_prob[:, t] = chosen
+            action[:, t] = chosen
+            frame = self.envs.step(self._inside(action[:, t]))
             observation[:, t + 1], achieved[:, t + 1] = spec.observation(frame.observation), frame.achieved_goal
             reward[alive, t] = frame.reward[alive]
             terminated[alive, t] = frame.terminated[alive]
@@ -57,8 +64,14 @@ class Collector:
             length[alive & _ended(frame)] = t + 1
             if _ended(frame).all():
                 break
-        episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length)
+        episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length, log_prob)
         return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
+
+    def _inside(self, action: Array) -> Array:
+        low, high = self.spec.actions.low, self.spec.actions.high
+        return (
+            action if self.spec.actions.discrete else action.clip(np.array(low, np.float32), np.array(high, np.float32))
+        )
 
 
 def _ended(frame: Frame) -> Array:

@@ -21,11 +21,12 @@ class Episodes:
     observation: Floats  # [N, T+1, observation]
     achieved_goal: Array  # [N, T+1, ...]
     desired_goal: Array  # [N, ...]
-    action: Array  # [N, T, action] or, discrete, [N, T]
+    action: Array  # [N, T, action] as the policy chose it, before it is clipped to the box; or, discrete, [N, T]
     reward: Floats  # [N, T] of the desired goal
     terminated: Bools  # [N, T]
     success: Bools  # [N, T]
     length: Ints  # [N]
+    log_prob: Floats | None = None  # [N, T] of the actions, under the policy that played; None if it is deterministic
 
     def __len__(self) -> int:
         return len(self.length)
@@ -59,10 +60,14 @@ class Episodes:
 
     def select(self, rows: Array) -> Episodes:
         """Some of the episodes, by mask or indices."""
-        return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(Episodes)})
+        return Episodes(**{name: values[rows] for name, values in self._arrays().items()})
+
+    def _arrays(self) -> dict[str, Array]:
+        arrays = {f.name: getattr(self, f.name) for f in fields(Episodes)}
+        return {name: values for name, values in arrays.items() if values is not None}
 
     @staticmethod
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         if len(parts) == 1:
             return parts[0]
-        return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
+        return Episodes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in parts[0]._arrays()})

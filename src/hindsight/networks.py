@@ -18,11 +18,13 @@ Params = Any
 
 
 class MLP(nn.Module):
-    """ReLU layers of the given widths, then a linear layer of `outputs`."""
+    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start."""
 
     hidden: tuple[int, ...]
     outputs: int
     layer_norm: bool = False
+    tanh: bool = False
+    output_scale: float = 1.0
 
     @nn.compact
     def __call__(self, x: Tensor) -> jax.Array:
@@ -30,11 +32,12 @@ class MLP(nn.Module):
             x = nn.Dense(width, kernel_init=nn.initializers.xavier_uniform())(x)
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
-            x = nn.relu(x)
-        return nn.Dense(self.outputs, kernel_init=nn.initializers.xavier_uniform())(x)
+            x = nn.tanh(x) if self.tanh else nn.relu(x)
+        last = nn.initializers.variance_scaling(self.output_scale**2, "fan_avg", "uniform")  # 1: Xavier's
+        return nn.Dense(self.outputs, kernel_init=last)(x)
 
 
-def forward(params: Params, x: Floats) -> Floats:
+def forward(params: Params, x: Floats, tanh: bool = False) -> Floats:
     """What an MLP with these parameters computes for rows x [n, inputs], in NumPy."""
     layers = params["params"]
     last = sum(name.startswith("Dense") for name in layers) - 1
@@ -45,7 +48,7 @@ def forward(params: Params, x: Floats) -> Floats:
             centred = x - x.mean(axis=-1, keepdims=True)
             variance = (centred**2).mean(axis=-1, keepdims=True)
             x = centred / np.sqrt(variance + 1e-6) * norm["scale"] + norm["bias"]
-        x = np.maximum(x, 0.0)
+        x = np.tanh(x) if tanh else np.maximum(x, 0.0)
     output: Floats = x @ layers[f"Dense_{last}"]["kernel"] + layers[f"Dense_{last}"]["bias"]
     return output
 

@@ -113,3 +113,18 @@ def option(arguments: Sequence[str], name: str) -> str | None:
         if token == name and i + 1 < len(arguments):
             return arguments[i + 1]
     return None
+
+
+def take_option(arguments: Sequence[str], name: str) -> tuple[list[str], str | None]:
+    """Split off `NAME VALUE` or `NAME=VALUE`."""
+    value = option(arguments, name)
+    rest: list[str] = []
+    skip = False
+    for token in arguments:
+        if skip or token == name or token.startswith(name + "="):
+            skip = token == name and not skip
+            continue
+        rest.append(token)
+    if value is None and len(rest) < len(arguments):
+        raise HindsightError(f"{name} needs a value")
+    return rest, value

@@ -21,6 +21,8 @@ from hindsight.config import AGENTS, agent_from_json, plain
 from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
+from hindsight.gradients.config import LEARNERS, learner_from_json
+from hindsight.gradients.learner import Learner
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Array, Floats
@@ -33,7 +35,7 @@ class Policy:
     """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation or a batch of them."""
 
     def __init__(
-        self, env: str, agent: Agent, parameters: Params, scale: Scale, observation: Features, goal: Features
+        self, env: str, agent: Agent | Learner, parameters: Params, scale: Scale, observation: Features, goal: Features
     ) -> None:
         self.env = env
         self.agent = agent
@@ -43,7 +45,7 @@ class Policy:
         self.goal = goal
 
     @staticmethod
-    def of(spec: GoalEnvSpec, agent: Agent, parameters: Params, scale: Scale) -> Policy:
+    def of(spec: GoalEnvSpec, agent: Agent | Learner, parameters: Params, scale: Scale) -> Policy:
         return Policy(spec.id, agent, parameters, scale, spec.observation, spec.goal)
 
     def act(self, observation: Floats, goal: Floats) -> Array:
@@ -97,7 +99,7 @@ class Policy:
                     f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
                 )
             tensors = load_tensors((directory / TENSORS).read_bytes())
-            if data["agent"]["method"] not in AGENTS:
+            if data["agent"]["method"] not in (*AGENTS, *LEARNERS):
                 raise HindsightError(f"{directory / DESCRIPTION}: unknown method {data['agent']['method']!r}")
             return _assemble(data, tensors)
         except HindsightError:
@@ -109,16 +111,18 @@ class Policy:
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     shapes, actions = data["shapes"], data["shapes"]["actions"]
     returns = shapes["returns"]
-    agent = agent_of(
-        agent_from_json(data["agent"]),
-        Shapes(
-            int(shapes["observation"]),
-            int(shapes["goal"]),
-            Actions(int(actions["choices"]), tuple(actions["low"]), tuple(actions["high"])),
-            float(shapes["gamma"]),
-            None if returns is None else (float(returns[0]), float(returns[1])),
-        ),
+    sizes = Shapes(
+        int(shapes["observation"]),
+        int(shapes["goal"]),
+        Actions(int(actions["choices"]), tuple(actions["low"]), tuple(actions["high"])),
+        float(shapes["gamma"]),
+        None if returns is None else (float(returns[0]), float(returns[1])),
     )
+    agent: Agent | Learner
+    if data["agent"]["method"] in LEARNERS:
+        agent = Learner(learner_from_json(data["agent"]), sizes)
+    else:
+        agent = agent_of(agent_from_json(data["agent"]), sizes)
     expected = jax.eval_shape(lambda: agent.actor_parameters(agent.init(jax.random.key(0))))
     found = {k.removeprefix("parameters/"): v for k, v in tensors.items() if k.startswith("parameters/")}
     if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in _flat(expected).items()}:

@@ -14,8 +14,9 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
-from hindsight.config import TrainConfig, from_json, to_json
+from hindsight.config import TrainConfig, from_json, plain
 from hindsight.errors import HindsightError
+from hindsight.gradients import config as gradients
 from hindsight.training.off_policy import Progress
 from hindsight.training.policy import Policy, write_aside
 
@@ -27,13 +28,13 @@ class Run:
     """A training's directory, during and after it."""
 
     path: Path
-    config: TrainConfig
+    config: TrainConfig | gradients.OnPolicyConfig
 
     @staticmethod
-    def create(config: TrainConfig, path: Path | str | None = None) -> Run:
+    def create(config: TrainConfig | gradients.OnPolicyConfig, path: Path | str | None = None) -> Run:
         """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
         try:
-            content = json.dumps(to_json(config), indent=2).encode()
+            content = json.dumps(plain(config), indent=2).encode()
         except (TypeError, ValueError) as error:
             raise HindsightError(f"a setting cannot be written to {CONFIG}: {error}") from None
         if path is None:
@@ -84,7 +85,7 @@ class Run:
         return data
 
 
-def read_config(path: Path) -> TrainConfig:
+def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
     """The config in a JSON file."""
     if path.is_dir():
         path = path / CONFIG
@@ -93,7 +94,8 @@ def read_config(path: Path) -> TrainConfig:
             f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
         )
     try:
-        return from_json(json.loads(path.read_bytes()))
+        data = json.loads(path.read_bytes())
+        return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
 

@@ -1,0 +1,1 @@
+"""Hindsight policy gradients: importance weights and estimators, and the learners built from them."""

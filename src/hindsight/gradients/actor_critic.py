@@ -1,0 +1,100 @@
+"""What A2C, A3C, PPO and TRPO share: steps under hindsight goals with their advantages, and the critic's update."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hindsight.agents.losses import adam_step
+from hindsight.gradients.batch import GoalBatch, outcome
+from hindsight.gradients.config import HPGConfig
+from hindsight.gradients.model import Model
+from hindsight.gradients.rows import chosen_rows
+from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares
+from hindsight.gradients.weights import advantages, diagnostics, log_ratios, weights
+from hindsight.networks import Params
+from hindsight.normalizer import Scale
+from hindsight.types import Tensor
+
+
+class Rows(NamedTuple):
+    """R steps, each under one goal. Weights sum to 1."""
+
+    inputs: Tensor  # [R, i]
+    time: Tensor  # [R]
+    action: Tensor  # [R] or [R, a]
+    distribution: Tensor  # [R, d] of the old policy, under the same goal
+    log_prob: Tensor  # [R] the same
+    weight: Tensor  # [R]
+    advantage: Tensor  # [R]
+    target: Tensor  # [R] for the critic
+
+
+def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Tensor) -> tuple[Rows, Metrics]:
+    """The rows of a batch: importance weights, advantages by the critic, then a draw in proportion to the weights."""
+    config = model.config
+    assert not isinstance(config, HPGConfig)
+    inputs, time = goal_inputs(model, scale, batch)
+    result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
+    distribution = model.distribution(state.policy, inputs[..., :-1, :])
+    log_pi = model.log_prob(distribution, batch.action)
+    log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
+    weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
+    log_step = jnp.where(result.alive, log_pi - batch.log_prob, 0.0) if config.hindsight else jnp.zeros_like(log_pi)
+    value = model.value(state.critic, inputs, time)
+    advantage, target = advantages(log_step, result, value, config.gamma, config.trace)
+    metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
+
+    chosen, drawn = chosen_rows(weight.ravel(), config.rows, key)
+    action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
+
+    def take(x: Tensor) -> Any:
+        return x.reshape(-1, *x.shape[3:])[chosen]
+
+    rows = Rows(
+        take(inputs[..., :-1, :]),
+        take(time[..., :-1]),
+        take(action),
+        take(distribution),
+        take(log_pi),
+        drawn / jnp.maximum(drawn.sum(), 1e-9),
+        take(advantage),
+        take(target),
+    )
+    if config.normalize_advantages:
+        deviation = jnp.sqrt(jnp.sum(rows.weight * rows.advantage**2))
+        rows = rows._replace(advantage=rows.advantage / (deviation + 1e-3))
+    return rows, metrics | {"value": jnp.sum(rows.weight * rows.target)}
+
+
+def critic_step(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Tensor]:
+    """One step of Adam on the weighted squared error of the critic; also that error."""
+
+    def loss(critic: Params) -> Tensor:
+        return jnp.sum(rows.weight * (rows.target - model.value(critic, rows.inputs, rows.time)) ** 2)
+
+    error, gradient = jax.value_and_grad(loss)(state.critic)
+    critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
+    return state._replace(critic=critic, critic_optimizer=optimizer), error
+
+
+def fit_critic(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Metrics]:
+    """`critic_updates` steps of the critic on the same rows."""
+    config = model.config
+    assert not isinstance(config, HPGConfig)
+
+    def step(state: State, _: None) -> tuple[State, Tensor]:
+        return critic_step(model, state, rows, rates)
+
+    state, errors = jax.lax.scan(step, state, None, config.critic_updates)
+    return state, {"critic_loss": errors[0]}
+
+
+def change(model: Model, policy: Params, rows: Rows) -> Metrics:
+    """How far an update has moved the policy: the exact KL divergence, and its estimate from the actions taken."""
+    distribution = model.distribution(policy, rows.inputs)
+    log_ratio = model.log_prob(distribution, rows.action) - rows.log_prob
+    exact = jnp.sum(rows.weight * model.kl(rows.distribution, distribution))
+    return {"kl": exact, "kl_sampled": 0.5 * jnp.sum(rows.weight * log_ratio**2)}

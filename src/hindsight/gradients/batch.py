@@ -1,0 +1,111 @@
+"""What a policy gradient learns from: episodes, seen under G goals. Which goals, and what each one is worth.
+
+Returns are those of Hindsight Policy Gradients, divided by the horizon T, so that they lie between 0 and 1: a step that
+meets the goal is worth 1/T, and where meeting the goal ends the episode, it is worth that for all steps left, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.episodes import Episodes
+from hindsight.types import Array, Bools, Tensor
+
+
+class GoalBatch(NamedTuple):
+    """N episodes of at most T steps under G goals. With hindsight each goal is applied to every episode."""
+
+    observation: Tensor  # [N, T+1, o]
+    action: Tensor  # [N, T] or [N, T, a]
+    log_prob: Tensor  # [N, T] of the actions, under the policy and the goal that were pursued
+    length: Tensor  # [N]
+    pursued: Tensor  # [N, g] features of the desired goals
+    goal: Tensor  # [G, N or 1, g] features of the goals to learn from
+    hit: Tensor  # [G, N, T]: does step t reach the goal?
+    used: Tensor  # [G]: False for a goal that only fills the array up
+    ends: Tensor  # []: does reaching its goal end an episode?
+
+
+class Outcome(NamedTuple):
+    """What each step is worth under each goal, all [G, N, T]."""
+
+    reward: Tensor
+    alive: Tensor  # the step happened, and came before or with the first hit
+    present: Tensor  # the same, or the goal was reached before: the episode still counts, as one that is done
+    goes_on: Tensor  # the value of the next state counts
+
+
+def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
+    """Rewards and lifetimes from hits [G, N, T], episode lengths [N] and whether a hit ends an episode.
+
+    An episode counts for a goal up to the first time that it reaches it. If it ended before, because it reached the
+    goal it pursued, the value of its last state stands for what would have followed.
+    """
+    steps = hit.shape[-1]
+    time = jnp.arange(steps)
+    happened = time < length[:, None]
+    earlier = jnp.cumsum(hit, axis=-1) - hit > 0
+    done = ends & earlier
+    alive = happened & ~done
+    left = steps - time
+    until_the_end = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
+    worth = jnp.where(ends, until_the_end, 1.0) / steps
+    goes_on = alive & ~(ends & hit) & (time < steps - 1)
+    return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
+
+
+def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
+    """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode."""
+    own = spec.goal(episodes.desired_goal)
+    return _batch(episodes, own, own[None], episodes.success[None], np.ones(1, np.bool_), ends)
+
+
+def hindsight_goals(episodes: Episodes, goals: Array, used: Bools, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
+    """The episodes, each under every one of the goals [G, ...]."""
+    count, (n, steps) = len(goals), episodes.reward.shape
+    shape = episodes.achieved_goal.shape[2:]
+    achieved = np.broadcast_to(episodes.achieved_goal[None, :, 1:], (count, n, steps, *shape))
+    wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
+    hit = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps)
+    return _batch(episodes, spec.goal(episodes.desired_goal), spec.goal(goals)[:, None], hit, used, ends)
+
+
+def _batch(episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bools, ends: bool) -> GoalBatch:
+    if episodes.log_prob is None:
+        raise ValueError("these episodes were played by a deterministic policy")
+    return GoalBatch(
+        episodes.observation,
+        episodes.action,
+        episodes.log_prob,
+        episodes.length.astype(np.int32),
+        pursued,
+        goal,
+        hit & episodes.real,
+        used,
+        np.bool_(ends),
+    )
+
+
+def choose_goals(
+    episodes: Episodes, count: int, within_box: bool, rng: np.random.Generator
+) -> tuple[Array, Bools, float]:
+    """Of the different goals that the episodes achieved after a step, `count` drawn uniformly (all of them if 0).
+
+    With `within_box` only those inside the bounding box of the desired goals. Returns goals [count, ...], which of them
+    are real (the rest repeats the first, if there are too few), and the share of achieved goals inside the box.
+    """
+    after = episodes.achieved_goal[:, 1:][episodes.real]
+    goals = np.unique(after, axis=0)
+    inside = np.ones(len(goals), np.bool_)
+    if within_box:
+        rows, desired = goals.reshape(len(goals), -1), episodes.desired_goal.reshape(len(episodes), -1)
+        inside = ((rows >= desired.min(axis=0)) & (rows <= desired.max(axis=0))).all(axis=1)
+    kept = goals[inside] if inside.any() else goals[:1]
+    count = count or len(kept)
+    chosen = rng.permutation(len(kept))[:count]
+    used = (np.arange(count) < len(chosen)) & inside.any()
+    return kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen], used, float(inside.mean())

@@ -1,0 +1,66 @@
+"""Hindsight policy gradient (Rauber et al., 2019): one step of Adam along the estimated gradient per batch."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from hindsight.agents.losses import adam_step
+from hindsight.gradients.batch import GoalBatch, outcome
+from hindsight.gradients.config import HPGConfig
+from hindsight.gradients.model import Model
+from hindsight.gradients.rows import chosen_rows
+from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, pursued_entropy
+from hindsight.gradients.weights import advantages, coefficients, diagnostics, log_ratios, weights
+from hindsight.networks import Params
+from hindsight.normalizer import Scale
+from hindsight.types import Tensor
+
+
+def update(
+    model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+) -> tuple[State, Metrics]:
+    """One update from a batch of episodes under its goals."""
+    config = model.config
+    assert isinstance(config, HPGConfig)
+    inputs, time = goal_inputs(model, scale, batch)
+    result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
+    value = None
+    if config.baseline != "none":
+        follows = jnp.concatenate([jnp.ones_like(result.goes_on[..., :1]), result.goes_on], axis=-1)
+        value = jnp.where(follows, model.value(state.critic, inputs, time), 0.0)
+
+    # One pass for the weights, then the gradient of the rows that matter.
+    log_pi = model.log_prob(model.distribution(state.policy, inputs[..., :-1, :]), batch.action)
+    log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
+    weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
+    coefficient = coefficients(weight, result.reward, config.gamma, value, config.baseline)
+    rows, coefficient = chosen_rows(coefficient.ravel(), config.rows, key)
+    action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
+    action = action.reshape(-1, *batch.action.shape[2:])[rows]
+    states = inputs[..., :-1, :].reshape(-1, inputs.shape[-1])[rows]
+
+    def loss(policy: Params) -> tuple[Tensor, Tensor]:
+        entropy = pursued_entropy(model, policy, scale, batch)
+        log_pi = model.log_prob(model.distribution(policy, states), action)
+        return -jnp.sum(coefficient * log_pi) / batch.hit.shape[-1] - rates.entropy * entropy, entropy
+
+    gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
+    policy, policy_optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
+    state = state._replace(policy=policy, policy_optimizer=policy_optimizer)
+    metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
+    metrics |= {"entropy": entropy}
+    if value is None:
+        return state, metrics
+
+    # The critic learns the value of hindsight goals, too.
+    log_step = jnp.where(result.alive, log_pi - batch.log_prob, 0.0)
+    _, target = advantages(log_step, result, value, config.gamma, 1.0)
+
+    def critic_loss(critic: Params) -> Tensor:
+        error = target - model.value(critic, inputs[..., :-1, :], time[..., :-1])
+        return jnp.sum(weight * error**2) / jnp.maximum(jnp.sum(weight), 1e-9)
+
+    error, gradient = jax.value_and_grad(critic_loss)(state.critic)
+    critic, critic_optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
+    return state._replace(critic=critic, critic_optimizer=critic_optimizer), metrics | {"critic_loss": error}

@@ -1,0 +1,57 @@
+"""Proximal policy optimisation with hindsight: min(q A, clip(q) A), q = pi_new/pi_old under the same hindsight goal.
+
+The importance weights of the goals (old policy, pursued to hindsight goal) are fixed and stay outside of the clip.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from hindsight.agents.losses import adam_step
+from hindsight.gradients.actor_critic import Rows, change, critic_step, prepare
+from hindsight.gradients.batch import GoalBatch
+from hindsight.gradients.config import PPOConfig
+from hindsight.gradients.model import Model
+from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
+from hindsight.networks import Params
+from hindsight.normalizer import Scale
+from hindsight.types import Tensor
+
+
+def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """min(q A, clip(q, 1 - clip, 1 + clip) A) of log q."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def update(
+    model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+) -> tuple[State, Metrics]:
+    """Several passes over the rows of a batch, in minibatches."""
+    config = model.config
+    assert isinstance(config, PPOConfig)
+    draw, order = jax.random.split(key)
+    rows, metrics = prepare(model, state, scale, batch, draw)
+
+    def step(state: State, part: Rows) -> tuple[State, Metrics]:
+        def loss(policy: Params) -> tuple[Tensor, Tensor]:
+            entropy = pursued_entropy(model, policy, scale, batch)
+            log_ratio = model.log_prob(model.distribution(policy, part.inputs), part.action) - part.log_prob
+            gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
+            return -gain / jnp.maximum(part.weight.sum(), 1e-9) - rates.entropy * entropy, entropy
+
+        gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
+        policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
+        state, error = critic_step(model, state._replace(policy=policy, policy_optimizer=optimizer), part, rates)
+        return state, {"critic_loss": error * config.minibatches, "entropy": entropy}
+
+    def epoch(state: State, key: Tensor) -> tuple[State, Metrics]:
+        size = len(rows.weight) // config.minibatches
+        shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
+        parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
+        return jax.lax.scan(step, state, parts)
+
+    state, learned = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
+    metrics |= jax.tree.map(jnp.mean, learned)
+    return state, metrics | change(model, state.policy, rows)

@@ -1,0 +1,137 @@
+"""A3C: workers play and learn at their own pace, each on its own copy of the parameters and with its own envs. What a
+worker has changed, it adds to the shared parameters, and then goes on from those.
+
+What differs between two runs of the same seed: the order in which workers hand in, hence everything. What does not: the
+starts of the episodes, by batch number. With `deterministic` the workers hand in one after the other (they still play
+and learn at the same time), so that the same seed and number of workers give the same bytes.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from threadpoolctl import threadpool_limits
+
+from hindsight.collect import Collector
+from hindsight.envs.batch import EnvBatch
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.gradients.config import A3CConfig, OnPolicyConfig
+from hindsight.gradients.learner import Learner, make_learner
+from hindsight.gradients.state import State
+from hindsight.networks import Params, to_numpy
+from hindsight.normalizer import Normalizer, Scale
+from hindsight.training.evaluate import EVALUATION, evaluate
+from hindsight.training.off_policy import Clock, Progress, _check_finite
+from hindsight.training.on_policy import Player, collected, make_normalizer
+from hindsight.training.policy import Policy
+
+
+@dataclass
+class HandedIn:
+    """What a worker reports after a batch: the shared policy as it then is."""
+
+    number: int
+    step: int
+    metrics: dict[str, float]
+    policy: Params
+    scale: Scale
+
+
+@dataclass
+class Shared:
+    """What the workers share. `turns` is held while anything of it is read or written."""
+
+    state: State
+    normalizer: Normalizer
+    turns: threading.Condition = field(default_factory=threading.Condition)
+    results: queue.Queue[HandedIn | BaseException] = field(default_factory=queue.Queue)
+    number: int = 0
+    step: int = 0
+    stop: bool = False
+
+
+def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, shared: Shared, worker: int) -> None:
+    """The life of one worker: copy, play, learn, hand in, until the steps are used up."""
+    agent = config.agent
+    assert isinstance(agent, A3CConfig)
+    with shared.turns:
+        local, scale, progress = shared.state, shared.normalizer.scale(), 0.0
+    number = worker + 1  # of the batch: worker w has w + 1, w + 1 + workers, ...
+    while True:
+        episodes = player.play(to_numpy(local.policy), scale, number)
+        batch, _ = player.relabel(episodes, number)
+        key = jax.random.fold_in(jax.random.key(config.seed), number)
+        learned, metrics = update(local, scale, batch, learner.rates(progress), key)
+        metrics = {f"learn/{name}": float(value) for name, value in metrics.items()}  # waits until it is computed
+        with shared.turns:
+            while agent.deterministic and not shared.stop and shared.number != number - 1:
+                shared.turns.wait()
+            if shared.stop or shared.step >= config.steps:
+                return
+            changed = jax.tree.map(
+                lambda mine, new, all_: all_ + (new - mine), local[:2], learned[:2], shared.state[:2]
+            )
+            shared.state = shared.state._replace(policy=changed[0], critic=changed[1])
+            if agent.normalize:
+                shared.normalizer.add(episodes)
+            shared.number += 1
+            shared.step += episodes.transitions
+            local = learned._replace(policy=changed[0], critic=changed[1])  # each keeps its own moments of Adam
+            scale, progress = shared.normalizer.scale(), shared.step / config.steps
+            policy = to_numpy(shared.state.policy)
+            metrics |= collected(episodes)
+            shared.results.put(HandedIn(shared.number, shared.step, metrics, policy, scale))
+            shared.turns.notify_all()
+        number += agent.workers
+
+
+def train_asynchronously(
+    config: OnPolicyConfig, spec: GoalEnvSpec, envs: Sequence[EnvBatch], eval_envs: EnvBatch
+) -> Generator[Progress]:
+    """Train with one worker thread per batch of envs, yielding after every batch that is handed in."""
+    learner = make_learner(config.agent, spec)
+    update = jax.jit(learner.update)
+    shared = Shared(learner.init(jax.random.key(config.seed)), make_normalizer(config, spec))
+
+    def guarded(worker: int, player: Player) -> None:
+        try:
+            work(config, learner, update, player, shared, worker)
+        except BaseException as error:
+            shared.results.put(error)
+
+    players = [Player(config, spec, learner, one) for one in envs]
+    threads = [threading.Thread(target=guarded, args=(i, p), daemon=True) for i, p in enumerate(players)]
+    clock = Clock()
+    with threadpool_limits(1, user_api="blas"):
+        for thread in threads:
+            thread.start()
+        try:
+            done = False
+            while not done:
+                found = shared.results.get()
+                if isinstance(found, BaseException):
+                    raise found
+                _check_finite(found.metrics, found.step)
+                done = found.step >= config.steps
+                policy = Policy.of(spec, learner, found.policy, found.scale)
+                evaluation, metrics = None, found.metrics
+                clock.lap("train")
+                if done or found.number % config.eval_every == 0:
+                    collector = Collector(eval_envs, spec)
+                    evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
+                    rates = {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
+                    metrics = metrics | rates
+                    clock.lap("evaluate")
+                metrics = metrics | clock.metrics()
+                yield Progress(found.number, found.step, config.steps, metrics, policy, evaluation, done)
+        finally:
+            with shared.turns:
+                shared.stop = True
+                shared.turns.notify_all()
+            for thread in threads:
+                thread.join()

@@ -1,0 +1,150 @@
+"""Whole trainings in JAX, for bit flip and rooms: playing, choosing goals, learning and evaluating are one program."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.jax_envs import JaxEnv
+from hindsight.gradients.batch import GoalBatch
+from hindsight.gradients.config import OnPolicyConfig
+from hindsight.gradients.learner import make_learner
+from hindsight.gradients.model import Model
+from hindsight.gradients.state import Rates, State
+from hindsight.networks import Params, to_numpy
+from hindsight.normalizer import Scale
+from hindsight.training.evaluate import Evaluation
+from hindsight.training.off_policy import Clock, Progress, _check_finite
+from hindsight.training.policy import Policy
+from hindsight.types import Tensor
+
+
+def train_in_jax(config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv) -> Generator[Progress]:
+    """Train, yielding after every `eval_every` batches; stop by not asking for more."""
+    learner = make_learner(config.agent, spec)
+    scale = fixed_scale(env, spec)
+    horizon, episodes, hindsight = spec.horizon, config.episodes_per_cycle, config.agent.hindsight
+    start, key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
+    state = learner.init(start)
+
+    @jax.jit
+    def learn(state: State, keys: Tensor, rates: Rates) -> tuple[State, Tensor, Tensor, Any]:
+        """One batch and update per key: play, choose goals among those achieved, learn."""
+
+        def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
+            first, second, third = jax.random.split(key, 3)
+            played = play(env, learner.model, state.policy, scale, horizon, jax.random.split(first, episodes))
+            batch = in_hindsight(played, config.agent.goals, second) if hindsight else as_pursued(played)
+            state, metrics = learner.update(state, scale, batch, rates, third)
+            return state, (played["length"].sum(), played["success"].mean(), metrics)
+
+        state, (lengths, successes, metrics) = jax.lax.scan(batch_and_update, state, keys)
+        return state, lengths.sum(), successes.mean(), jax.tree.map(jnp.mean, metrics)
+
+    @jax.jit
+    def score(policy: Params) -> tuple[Tensor, Tensor]:
+        """Success and length of greedy episodes."""
+        keys = jax.random.split(eval_key, config.eval_episodes)
+        played = play(env, learner.model, policy, scale, horizon, keys, greedy=True)
+        return played["success"], played["length"]
+
+    step = cycle = 0
+    clock = Clock()
+    while step < config.steps:
+        progress = step / config.steps
+        keys = jax.random.split(jax.random.fold_in(key, cycle), config.eval_every)
+        state, transitions, success, learned = learn(state, keys, learner.rates(progress))
+        step, cycle = step + int(transitions), cycle + config.eval_every
+        metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
+        _check_finite(metrics, step)
+        clock.lap("learn")
+        success_of, length_of = score(state.policy)
+        evaluation, points = evaluation_of(success_of, length_of, horizon)
+        clock.lap("evaluate")
+        metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
+        metrics |= {"eval/score": points, "train/success_rate": float(success)} | clock.metrics()
+        policy = Policy.of(spec, learner, to_numpy(state.policy), scale)
+        yield Progress(cycle, step, config.steps, metrics, policy, evaluation, step >= config.steps)
+
+
+def play(
+    env: JaxEnv, model: Model, policy: Params, scale: Scale, horizon: int, keys: Tensor, greedy: bool = False
+) -> dict[str, Tensor]:
+    """One episode per key, as arrays like those of `Episodes`. After its end an episode stands still."""
+
+    def step(carry: tuple[Tensor, Tensor], keys: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
+        position, done = carry
+        if greedy:
+            action = jnp.argmax(model.distribution(policy, model.inputs(scale, position, goal)), axis=-1)
+            log_prob = jnp.zeros(len(goal))
+        else:
+            action, log_prob = model.draw(policy, scale, position, goal, keys[0])
+        after = jax.vmap(env.step)(position, action, jax.random.split(keys[1], len(goal)))
+        after = jnp.where(done[:, None], position, after)
+        reached = ~done & (after == goal).all(axis=-1)
+        return (after, done | reached), (after, action, log_prob, reached)
+
+    position, goal = jax.vmap(env.reset)(keys)
+    step_keys = jax.random.split(jax.random.fold_in(keys[0], 1), (horizon, 2))
+    _, (positions, action, log_prob, reached) = jax.lax.scan(step, (position, jnp.zeros(len(goal), bool)), step_keys)
+    observation, action, log_prob, reached = (
+        jnp.swapaxes(x, 0, 1) for x in (jnp.concatenate([position[None], positions]), action, log_prob, reached)
+    )
+    success = reached.any(axis=1)
+    length = jnp.where(success, jnp.argmax(reached, axis=1) + 1, horizon)
+    return {
+        "observation": observation,
+        "goal": goal,
+        "action": action,
+        "log_prob": log_prob,
+        "reached": reached,
+        "success": success,
+        "length": length,
+    }
+
+
+def as_pursued(played: dict[str, Tensor]) -> GoalBatch:
+    """The episodes under the goals they pursued."""
+    return _batch(played, played["goal"][None], played["reached"][None], jnp.ones(1, bool))
+
+
+def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor) -> GoalBatch:
+    """The episodes under `count` of the different goals they achieved (all if 0), each applied to every episode."""
+    after = played["observation"][:, 1:]
+    episodes, horizon, size = after.shape
+    real = jnp.arange(horizon) < played["length"][:, None]
+    flat, happened = after.reshape(-1, size), real.ravel()
+    same = _equal(flat, flat) & happened  # [i, j]: goal j happened and equals goal i
+    first = happened & (jnp.argmax(same, axis=1) == jnp.arange(len(flat)))
+    order = jnp.where(first, jax.random.uniform(key, (len(flat),)), -1.0)
+    rank, chosen = jax.lax.top_k(order, min(count or len(flat), len(flat)))
+    hit = _equal(flat[chosen], flat).reshape(-1, episodes, horizon) & real
+    return _batch(played, flat[chosen][:, None], hit, rank >= 0)
+
+
+def _equal(left: Tensor, right: Tensor) -> Tensor:
+    """[m, n]: which rows of [m, d] and [n, d] are equal. Positions are small whole numbers, so this is exact."""
+    return (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) == 2.0 * left @ right.T
+
+
+def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor) -> GoalBatch:
+    shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
+    return GoalBatch(**shown, pursued=played["goal"], goal=goal, hit=hit, used=used, ends=jnp.array(True))
+
+
+def evaluation_of(success: Tensor, length: Tensor, horizon: int) -> tuple[Evaluation, float]:
+    """The evaluation, and the mean return of Hindsight Policy Gradients: (number of states) - t, or 0."""
+    success, length = np.asarray(success), np.asarray(length)
+    points = float(np.mean(np.where(success, horizon + 1 - length, 0), dtype=np.float64))
+    return Evaluation(float(success.mean()), points - horizon, len(success)), points
+
+
+def fixed_scale(env: JaxEnv, spec: GoalEnvSpec) -> Scale:
+    """The env's own normalisation, for observations and goals alike."""
+    mean, deviation = (np.full(spec.observation.dim, x, np.float32) for x in env.scale)
+    return Scale(mean, deviation, mean, deviation)

@@ -1,0 +1,177 @@
+"""Policies, draws of rows, and the pieces of PPO and TRPO against numbers worked out by hand; every learner updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from conftest import LineEnv
+from hindsight.agents.shapes import Shapes
+from hindsight.collect import Collector
+from hindsight.envs.batch import LocalEnvs
+from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
+from hindsight.errors import HindsightError
+from hindsight.gradients.batch import choose_goals
+from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig, with_settings
+from hindsight.gradients.learner import make_learner
+from hindsight.gradients.model import Model
+from hindsight.gradients.ppo import surrogate
+from hindsight.gradients.rows import chosen_rows, systematic
+from hindsight.gradients.trpo import conjugate_gradient, line_search
+from hindsight.normalizer import Scale
+from hindsight.training.on_policy import Player
+
+PLAIN = Scale(np.zeros(2, np.float32), np.ones(2, np.float32), np.zeros(1, np.float32), np.ones(1, np.float32))
+
+
+def model(discrete: bool) -> Model:
+    actions = Actions(choices=3) if discrete else Actions(low=(-2.0, 0.0), high=(4.0, 1.0))
+    return Model(PPOConfig(hidden=(8,)), Shapes(2, 1, actions, 1.0))
+
+
+def test_gaussian_by_hand() -> None:
+    ours = model(discrete=False)
+    distribution = np.array([0.5, -0.5, np.log(0.2), np.log(2.0)], np.float32)  # means, log deviations
+    # The action (2.5, 0.25) is (0.5, -0.5) in units of half the range: exactly the means.
+    expected = stats.norm(0.5, 0.2).logpdf(0.5) + stats.norm(-0.5, 2.0).logpdf(-0.5)
+    assert float(ours.log_prob(distribution, np.float32([2.5, 0.25]))) == pytest.approx(expected, rel=1e-5)
+    expected = stats.norm(0.5, 0.2).entropy() + stats.norm(-0.5, 2.0).entropy()
+    assert float(ours.entropy(distribution)) == pytest.approx(expected, rel=1e-5)
+    other = np.array([0.5, 0.5, np.log(0.4), np.log(2.0)], np.float32)
+    # log(0.4/0.2) + 0.04/0.32 - 1/2, and (1)^2 / (2 * 4).
+    assert float(ours.kl(distribution, other)) == pytest.approx(np.log(2) + 0.125 - 0.5 + 0.125, rel=1e-4)
+
+
+def test_categorical_by_hand() -> None:
+    ours = model(discrete=True)
+    old, new = np.log([0.5, 0.25, 0.25]), np.log([0.25, 0.25, 0.5])
+    assert float(ours.log_prob(old, np.array(1))) == pytest.approx(np.log(0.25), rel=1e-5)
+    assert float(ours.entropy(old)) == pytest.approx(1.5 * np.log(2), rel=1e-5)
+    assert float(ours.kl(old, new)) == pytest.approx(0.5 * np.log(2) - 0.25 * np.log(2), rel=1e-4)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_sampling_in_numpy_and_jax_agree(discrete: bool) -> None:
+    ours = model(discrete)
+    policy = jax.tree.map(np.array, ours.init_policy(jax.random.key(0)))
+    observation, goal = np.full((2000, 2), 0.3, np.float32), np.full((2000, 1), -1.0, np.float32)
+    action, log_prob = ours.sample(policy, PLAIN, observation, goal, np.random.default_rng(0))
+    distribution = ours.distribution(policy, ours.inputs(PLAIN, observation, goal))
+    np.testing.assert_allclose(log_prob, ours.log_prob(distribution, action), atol=1e-4)
+    theirs, _ = ours.draw(policy, PLAIN, jnp.asarray(observation), jnp.asarray(goal), jax.random.key(1))
+    np.testing.assert_allclose(action.mean(axis=0), np.asarray(theirs).mean(axis=0), atol=0.1)
+    greedy = ours.greedy(policy, PLAIN, observation[:1], goal[:1])
+    likeliest = ours.log_prob(distribution[:1], greedy)
+    assert (log_prob <= likeliest + 1e-5).all()
+
+
+def test_draws_in_proportion() -> None:
+    mass = jnp.array([0.0, 1.0, 2.5, 0.5])
+    counts = np.bincount(np.asarray(systematic(mass, 8, jax.random.key(0))), minlength=4)
+    assert counts.tolist() == [0, 2, 5, 1]  # 8 * mass / 4 is whole: no chance left
+    chosen, coefficient = chosen_rows(jnp.array([0.0, -1.0, 3.0]), 4, jax.random.key(0))
+    assert len(chosen) == 3  # not more than there are
+    chosen, coefficient = chosen_rows(jnp.array([0.0, -1.0, 3.0, 0.0, 0.0]), 4, jax.random.key(0))
+    assert np.asarray(chosen).tolist() == [1, 2, 2, 2]
+    assert np.asarray(coefficient).tolist() == [-1, 1, 1, 1]
+
+
+def test_ppo_surrogate_by_hand() -> None:
+    ratio = np.array([1.5, 1.5, 0.5, 0.5, 1.1])
+    advantage = np.array([1.0, -1.0, 1.0, -1.0, 2.0])
+    np.testing.assert_allclose(surrogate(np.log(ratio), advantage, 0.2), [1.2, -1.5, 0.5, -0.8, 2.2], rtol=1e-5)
+
+
+def test_conjugate_gradient_and_line_search() -> None:
+    matrix = jnp.array([[4.0, 1.0], [1.0, 3.0]])
+    np.testing.assert_allclose(
+        conjugate_gradient(lambda x: matrix @ x, jnp.array([1.0, 2.0]), 2), [1 / 11, 7 / 11], rtol=1e-4
+    )
+    assert [float(x) for x in line_search(lambda size: size <= 0.3, 10)] == [0.25, 3]
+    assert [float(x) for x in line_search(lambda size: size < 0, 4)] == [0.0, 4]
+
+
+def batch_of(method: str, discrete: bool, **settings: Any) -> tuple[Any, Any, Any]:
+    spec: GoalEnvSpec = inspect(LineEnv(discrete))
+    small = {"goals": 6, "rows": 64, "hidden": [16]} | settings
+    config = with_settings(
+        OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=LEARNERS[method]()), {"agent": small}
+    )
+    learner = make_learner(config.agent, spec)
+    state = learner.init(jax.random.key(0))
+    scale = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
+    player = Player(config, spec, learner, LocalEnvs(lambda: LineEnv(discrete), 5, spec.horizon))
+    episodes = player.play(jax.tree.map(np.asarray, state.policy), scale, 1)
+    batch, _ = player.relabel(episodes, 1)
+    update = jax.jit(learner.update)
+    return state, *update(state, scale, batch, learner.rates(0.0), jax.random.key(1))
+
+
+@pytest.mark.parametrize("hindsight", [True, False])
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("method", ["hpg", "a2c", "ppo", "trpo"])
+def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> None:
+    before, after, metrics = batch_of(method, discrete, hindsight=hindsight)
+    assert all(np.isfinite(float(value)) for value in metrics.values())
+    for name in ("effective_sample_size", "largest_ratio", "goals_with_signal", "entropy"):
+        assert name in metrics
+    if hindsight:
+        assert float(metrics["goals_with_signal"]) == 1.0
+        moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before.policy, after.policy)
+        assert max(jax.tree.leaves(moved)) > 0
+
+
+@pytest.mark.parametrize("baseline", ["value", "paper"])
+def test_hpg_with_a_baseline_trains_its_critic(baseline: str) -> None:
+    before, after, metrics = batch_of("hpg", True, baseline=baseline)
+    moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before.critic, after.critic)
+    assert min(jax.tree.leaves(moved)) > 0
+    assert float(metrics["critic_loss"]) > 0
+
+
+@pytest.mark.parametrize("kl", ["exact", "sampled"])
+@pytest.mark.parametrize("discrete", [True, False])
+def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
+    _, _, metrics = batch_of("trpo", discrete, kl=kl, max_kl=1e-3)
+    measured = float(metrics["kl" if kl == "exact" else "kl_sampled"])
+    assert 1e-5 < measured <= 1e-3
+    assert 1 <= float(metrics["line_search_steps"]) <= 10
+
+
+def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
+    spec = inspect(LineEnv())
+    config = OnPolicyConfig("x", agent=TRPOConfig(hidden=(8,)))
+    learner = make_learner(config.agent, spec)
+    policy = jax.tree.map(np.asarray, learner.init(jax.random.key(0)).policy)
+    scale = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
+    collector = Collector(LocalEnvs(LineEnv, 4, spec.horizon), spec)
+    rng = np.random.default_rng(0)
+    episodes = collector.collect(lambda o, g: learner.model.sample(policy, scale, o, g, rng), [1, 2, 3, 4])
+    assert episodes.log_prob is not None
+    low, high = episodes.desired_goal.min(), episodes.desired_goal.max()
+    goals, used, inside = choose_goals(episodes, 0, True, rng)
+    assert ((goals >= low) & (goals <= high)).all()
+    assert used.all()
+    assert 0 < inside < 1
+    everything, _, _ = choose_goals(episodes, 0, False, rng)
+    assert len(goals) == round(inside * len(everything))
+    few, used, _ = choose_goals(episodes, 500, False, rng)
+    assert (len(few), used.sum()) == (500, len(everything))
+
+
+def test_bad_settings_are_named() -> None:
+    config = OnPolicyConfig("x", agent=PPOConfig())
+    for settings, message in (
+        ({"agent": {"clip": 0.0}}, "agent.clip"),
+        ({"agent": {"goal": 3}}, "Did you mean 'agent.goals'"),
+        ({"agent": {"estimator": "best"}}, "one of weighted"),
+        ({"steps": 2.5}, "must be a int"),
+        ({"agent": {"trace": 2}}, "between 0 and 1"),
+    ):
+        with pytest.raises(HindsightError, match=message):
+            with_settings(config, settings)
