@@ -34,12 +34,14 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
     if name == "her":
         return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
     if name == "hper":
-        return replace(config, replay=_HPER, priority=_TWO_QUEUES)
+        steps = 500_000 if env.startswith("FetchPush") else config.steps
+        return replace(config, steps=steps, replay=_HPER, priority=_TWO_QUEUES)
     return config
 
 
-# Goals chosen when stored, none that is met already: alternate pairs come only from episodes that achieved something.
-_HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule.parse(1.0))
+# Goals that are met already are not stored at first: alternate pairs come only from episodes that achieved something.
+# Later some are, because they teach to stay at a goal.
+_HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule("linear", (1.0, 0.5)))
 _TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
 
 
