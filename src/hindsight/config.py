@@ -256,7 +256,7 @@ def _check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
         ),
         (
             (stored or prioritised) and replay.moved_share > 0,
-            "replay.moved_share is for uniform replay: set it to 0, or use the preset hper; replay.moved_power does the like",
+            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, or take the preset hper",
         ),
         (
             replay.moved_share > 0 and replay.moved_power > 0,
