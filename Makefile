@@ -31,7 +31,8 @@ lint: setup
 
 bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench]'
-	@for what in learner simulation training; do $(BIN)/hindsight bench $$what; done
+	@$(PIP) install --no-deps nnabla-rl==0.16.0
+	@for what in learner simulation training replay; do $(BIN)/hindsight bench $$what; done
 
 clean:
 	rm -rf .venv

@@ -19,7 +19,7 @@ from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.gradients import presets as gradient_presets
-from hindsight.presets import preset
+from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
 from hindsight.training.console import Display
 from hindsight.training.evaluate import Evaluation
@@ -41,6 +41,7 @@ def train(
     *,
     method: str | None = None,
     run_dir: str | Path | None = None,
+    preset: str = "default",
     config: AnyConfig | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
@@ -50,16 +51,16 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    Settings are those of `TrainConfig`, over the env's preset or over `config`: `seed=1`, `agent={"gamma": 0.95}`,
-    or by dotted name, `**{"replay.replay_k": 8}`. With `method` "hpg", "a2c", "a3c", "ppo" or "trpo" they are those of
-    `OnPolicyConfig`.
+    Settings are those of `TrainConfig`, over the env's `preset` (default, her, hper, paper, paper-normalized) or over
+    `config`: `seed=1`, `agent={"gamma": 0.95}`, or by dotted name, `**{"replay.replay_k": 8}`. With `method` "hpg",
+    "a2c", "a3c", "ppo" or "trpo" they are those of `OnPolicyConfig`.
     """
     env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
     time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)
     make_env = factory(env, env_kwargs)
     spec = describe(env, make_env, time_limit)
     if config is None:
-        config = default_config(method, spec)
+        config = default_config(method, spec, preset)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
@@ -78,13 +79,15 @@ def describe(env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_step
     return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
 
 
-def default_config(method: str | None, spec: GoalEnvSpec) -> AnyConfig:
+def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> AnyConfig:
     """The preset of an env: for a policy-gradient method, or, without one, for replay."""
     if method in gradients.LEARNERS:
+        if preset != "default":
+            raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
         return gradient_presets.preset(method, spec.id, spec.actions.discrete, spec.horizon)
     if method not in (None, *AGENTS):
         raise HindsightError(f"unknown method {method!r}: choose from {', '.join((*AGENTS, *gradients.LEARNERS))}")
-    return preset(spec.id, spec.actions.discrete, spec.horizon)
+    return find_preset(spec.id, spec.actions.discrete, spec.horizon, preset)
 
 
 def train_config(

@@ -20,6 +20,7 @@ from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig
 from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
+from hindsight.presets import PresetName
 
 # ---------------------------------------------------------------------------------------------------------- commands
 
@@ -34,6 +35,8 @@ class Train:
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
     settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    preset: PresetName = "default"
+    """her: plain HER. hper: hindsight prioritised replay. paper: the paper's settings, normaliser off, or on."""
     config: Path | None = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
     run_dir: Path | None = None
@@ -80,7 +83,9 @@ def train(arguments: Sequence[str]) -> int:
     time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
     spec = api.describe(env, make_env, time_limit)
-    default = dataclasses.replace(base or api.default_config(method, spec), env=env, env_kwargs=env_kwargs)
+    default = dataclasses.replace(
+        base or api.default_config(method, spec, option(rest, "--preset") or "default"), env=env, env_kwargs=env_kwargs
+    )
     if method not in (None, default.agent.method):
         raise HindsightError(f"{method} does not fit {env}: {default.agent.method} does")
     options: Train | TrainGradient
@@ -271,8 +276,8 @@ def doctor(arguments: Sequence[str]) -> int:
 class Bench:
     """Measure this machine and this library, as ratios within one run."""
 
-    what: Annotated[Literal["learner", "simulation", "training"], tyro.conf.Positional]
-    """learner: time per DDPG update. simulation: env steps/s of Fetch and Hand. training: env steps/s of the whole."""
+    what: Annotated[Literal["learner", "simulation", "training", "replay"], tyro.conf.Positional]
+    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. replay: buffers."""
     json: bool = False
     """Print one JSON object."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +76,49 @@ class Collector:
 
 def _ended(frame: Frame) -> Array:
     return frame.terminated | frame.truncated
+
+
+def record(
+    spec: GoalEnvSpec,
+    observations: Sequence[Mapping[str, Any]],
+    actions: Sequence[Any],
+    terminated: bool,
+    success: Sequence[bool] | None = None,
+) -> Episodes:
+    """One episode that your own loop played, as `Episodes`: L + 1 dict observations and L actions.
+
+    `terminated` says whether the env ended it (not the time limit). `success` of each step is taken from the reward if
+    it is not given.
+    """
+    length, horizon = len(actions), spec.horizon
+    if not (0 < length <= horizon and len(observations) == length + 1):
+        raise HindsightError(
+            f"an episode has 1 to {horizon} actions and one observation more, got {length} and {len(observations)}"
+        )
+
+    def column(key: str) -> Array:
+        return np.stack([np.asarray(observation[key]) for observation in observations])
+
+    def padded(rows: Array, size: int, dtype: Any) -> Array:
+        out = np.zeros((1, size, *rows.shape[1:]), dtype)
+        out[0, : len(rows)] = rows
+        return out
+
+    achieved, desired = column("achieved_goal"), column("desired_goal")
+    reward = spec.goal_reward(achieved[1:], desired[:-1])
+    reached = spec.reached(achieved[1:], desired[:-1]) if success is None else np.asarray(success)
+    ends = np.zeros((1, horizon), np.bool_)
+    ends[0, length - 1] = terminated
+    return Episodes(
+        padded(spec.observation(column("observation")), horizon + 1, np.float32),
+        padded(achieved, horizon + 1, spec.goal_dtype),
+        desired[:1].astype(spec.goal_dtype),
+        padded(np.asarray(actions), horizon, np.int64 if spec.actions.discrete else np.float32),
+        padded(reward, horizon, np.float32),
+        ends,
+        padded(reached, horizon, np.bool_),
+        np.array([length]),
+    )
 
 
 def episode_seeds(seed: int, stream: int, first: int, count: int) -> list[int]:

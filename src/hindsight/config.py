@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tyro.conf import Suppress
 
@@ -31,6 +31,8 @@ class DDPGConfig:
     """What the target networks keep of themselves at each averaging."""
     target_every: int = 10
     """Updates between two averagings of the target networks."""
+    loss: Literal["squared", "huber"] = "squared"
+    """Of the TD errors, in the critic's loss."""
     action_l2: float = 1.0
     """Weight of the mean squared action in the actor's loss."""
     clip_target: bool = True
@@ -61,6 +63,7 @@ class DQNConfig:
     learning_rate: Schedule = Schedule.parse(1e-3)
     target_average: float = 0.95
     target_every: int = 10
+    loss: Literal["squared", "huber"] = "huber"
     clip_target: bool = True
     normalize: bool = True
     clip_observation: float = 200.0
@@ -78,14 +81,56 @@ class ReplayConfig:
     """Stored transitions."""
     goals: Literal["future", "final", "episode", "random"] = "future"
     """Which achieved goals stand in for the desired one."""
+    goals_chosen: Literal["sampled", "stored"] = "sampled"
+    """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is stored (HPER)."""
     replay_k: Schedule = Schedule.parse(4.0)
     """Alternate goals per actual goal: k/(1+k) of every batch is relabelled. 0 turns hindsight off."""
+    goal_numbers: Literal["uniform", "late", "early", "early_doubled"] = "early_doubled"
+    """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T - t)/(T + 1)."""
+    drop_met: Schedule = Schedule.parse(0.0)
+    """Probability that a relabel whose goal is met before the step is drawn again, or dropped if there is no other."""
+    moved_power: float = 0.0
+    """Episodes are replayed in proportion to (distance that the achieved goal moved)^power; 0 turns it off."""
     moved_share: float = 0.0
     """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
     moved_threshold: float = 0.01
     """How far it must have moved (in the goal's own unit)."""
     replace_met: Schedule = Schedule.parse(0.0)
     """Probability that a relabel whose goal is met before the step gives way to another episode's desired goal."""
+
+
+@dataclass(frozen=True)
+class PriorityConfig:
+    """Which transitions, or pairs of a transition and a goal, are replayed more often than others."""
+
+    index: Literal["none", "proportional", "rank", "rank_heap"] = "none"
+    """By |TD error|, by its exact rank, or by its place in a heap (the paper's); none: all alike."""
+    alpha: float | None = None
+    """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not given."""
+    beta: Schedule = Schedule("linear", (0.5, 1.0))
+    """How much of the bias is corrected by importance weights."""
+    correct: Literal["critic", "both", "none"] = "critic"
+    """Whose loss the importance weights go into."""
+    queues: Literal["single_queue", "two_queues"] = "single_queue"
+    """One queue, or one each for actual and alternate goals, drawn 1 : replay_k (if goals are chosen when stored)."""
+    stratified: bool = True
+    """Draw one entry from each of batch_size pieces of equal probability."""
+    every: int = 10
+    """Updates of the learner between two draws: the priorities of a draw are as old as that."""
+    new: Literal["td", "largest", "predicted"] = "td"
+    """Priority of new entries: their TD errors, the largest stored, or what a small model predicts."""
+    epsilon: float = 1e-6
+    """Added to |TD error|."""
+    floor: float = 0.0
+    """Smallest priority; with 1 and agent.loss huber this is loss-adjusted prioritisation."""
+    shared: float = 0.0
+    """How far the other goals of a transition follow the TD error of the one that was replayed."""
+    hardness: float = 0.0
+    """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value to 1 for the lowest."""
+    fresh: int = 1
+    """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it off."""
+    actor: Literal["same", "uniform"] = "same"
+    """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen when sampled."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +169,7 @@ class TrainConfig:
     """Simulate the next episodes while learning, with the parameters of one cycle ago."""
     agent: DDPGConfig | DQNConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    priority: PriorityConfig = field(default_factory=PriorityConfig)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -141,6 +187,8 @@ _AT_LEAST_ONE = (
     "workers",
     "agent.target_every",
     "replay.capacity",
+    "priority.every",
+    "priority.fresh",
 )
 _NOT_NEGATIVE = (
     "seed",
@@ -151,9 +199,23 @@ _NOT_NEGATIVE = (
     "agent.learning_rate",
     "replay.replay_k",
     "replay.moved_threshold",
+    "replay.moved_power",
+    "priority.alpha",
+    "priority.epsilon",
+    "priority.floor",
+    "priority.hardness",
 )
 _POSITIVE = ("agent.clip_observation", "agent.clip_normalized", "agent.normalizer_epsilon")
-_SHARES = ("policy_average", "agent.target_average", "agent.random_actions", "replay.moved_share", "replay.replace_met")
+_SHARES = (
+    "policy_average",
+    "agent.target_average",
+    "agent.random_actions",
+    "replay.moved_share",
+    "replay.replace_met",
+    "replay.drop_met",
+    "priority.beta",
+    "priority.shared",
+)
 
 
 def _check(config: TrainConfig) -> None:
@@ -174,9 +236,40 @@ def _check(config: TrainConfig) -> None:
                 raise HindsightError(f"setting {name} must be {text}, got {value}")
     if config.seed >= 2**32:
         raise HindsightError(f"setting seed must be below 2**32, got {config.seed}")
+    _check_replay(config.replay, config.priority)
     hidden = config.agent.hidden
     if not hidden or any(type(width) is not int or width < 1 for width in hidden):
         raise HindsightError(f"setting agent.hidden must be one or more positive widths, got {hidden}")
+
+
+def _check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
+    """Raise HindsightError naming settings that do not go together."""
+    stored, prioritised = replay.goals_chosen == "stored", priority.index != "none"
+    refused = (
+        (
+            stored and replay.goals == "random",
+            "goals chosen when stored are those of their own episode: replay.goals cannot be random",
+        ),
+        (
+            stored and replay.replace_met.bounds()[1] > 0,
+            "a stored goal is never borrowed: use replay.drop_met, not replace_met",
+        ),
+        (
+            (stored or prioritised) and replay.moved_share > 0,
+            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, or take the preset hper",
+        ),
+        (
+            replay.moved_share > 0 and replay.moved_power > 0,
+            "replay.moved_share and replay.moved_power are two ways to the same end: choose one of them",
+        ),
+        (
+            priority.queues == "two_queues" and not stored,
+            "two queues need goals chosen when stored: set replay.goals_chosen to stored, too",
+        ),
+    )
+    for wrong, text in refused:
+        if wrong:
+            raise HindsightError(text)
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -194,7 +287,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
     """A copy with some settings changed: by dotted name, or nested as {"agent": {"gamma": 0.95}}."""
     flat = flatten(config)
-    changes: dict[str, dict[str, Any]] = {"": {}, "agent": {}, "replay": {}}
+    changes: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     for name, value in _dotted(settings).items():
         if name not in flat:
             raise HindsightError(f"unknown setting {name!r}.{nearest(name, flat)}")
@@ -207,8 +300,7 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
     try:
         return dataclasses.replace(
             config,
-            agent=dataclasses.replace(config.agent, **changes["agent"]),
-            replay=dataclasses.replace(config.replay, **changes["replay"]),
+            **{group: dataclasses.replace(getattr(config, group), **changes[group]) for group in _GROUPS},
             **changes[""],
         )
     except TypeError as error:
@@ -218,19 +310,27 @@ def with_settings(config: TrainConfig, settings: Mapping[str, Any]) -> TrainConf
 def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        if name in ("agent", "replay") and isinstance(value, Mapping):
+        if name in _GROUPS and isinstance(value, Mapping):
             flat |= {f"{name}.{leaf}": inner for leaf, inner in value.items()}
         else:
             flat[name] = value
     return flat
 
 
-_CHOICES = {
-    "simulator": ("auto", "threads", "processes", "inline"),
-    "replay.goals": ("future", "final", "episode", "random"),
-    "agent.method": ("ddpg", "dqn"),
-}
-_OPTIONAL = {"agent.gamma": float, "max_episode_steps": int, "workers": int}
+def _choices() -> dict[str, tuple[str, ...]]:
+    """The values of every setting that has a fixed set of them."""
+    groups = {"": TrainConfig, "agent.": DDPGConfig, "replay.": ReplayConfig, "priority.": PriorityConfig}
+    choices: dict[str, tuple[str, ...]] = {"agent.method": ("ddpg", "dqn")}
+    for prefix, kind in groups.items():
+        for name, hint in get_type_hints(kind).items():
+            if get_origin(hint) is Literal and prefix + name not in choices:
+                choices[prefix + name] = get_args(hint)
+    return choices
+
+
+_GROUPS = ("agent", "replay", "priority")
+_CHOICES = _choices()
+_OPTIONAL = {"agent.gamma": float, "max_episode_steps": int, "workers": int, "priority.alpha": float}
 
 
 def _typed(name: str, old: Any, value: Any) -> Any:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from hindsight.config import DDPGConfig, DQNConfig, ReplayConfig, TrainConfig
+from dataclasses import replace
+from typing import Literal, get_args
+
+from hindsight.config import DDPGConfig, DQNConfig, PriorityConfig, ReplayConfig, TrainConfig
+from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
+
+PresetName = Literal["default", "her", "hper", "paper", "paper-normalized"]
 
 # A lower rate at the end settles the policy: at a constant 1e-3 its success keeps swinging by some hundredths.
 _SETTLING = DDPGConfig(
@@ -14,8 +20,54 @@ _SETTLING = DDPGConfig(
 _OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
 
 
-def preset(env: str, discrete: bool, horizon: int) -> TrainConfig:
-    """The preset of an env id; ids without one get the settings of their kind of actions."""
+def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> TrainConfig:
+    """The preset of an env id; ids without one get the settings of their kind of actions.
+
+    default: what works best. her: the same with plain uniform HER. hper: the same with hindsight prioritised replay.
+    paper: the paper's own settings, its normaliser off as in its published code. paper-normalized: with it on.
+    """
+    if name not in get_args(PresetName):
+        raise HindsightError(f"unknown preset {name!r}.{nearest(name, get_args(PresetName))}")
+    if name.startswith("paper"):
+        return _paper(env, discrete, horizon, normalize=name == "paper-normalized")
+    config = _default(env, discrete, horizon)
+    if name == "her":
+        return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
+    if name == "hper":
+        steps = 500_000 if env.startswith("FetchPush") else config.steps
+        return replace(config, steps=steps, replay=_HPER, priority=_TWO_QUEUES)
+    return config
+
+
+# Goals that are met already are not stored at first: alternate pairs come only from episodes that achieved something.
+# Later some are, because they teach to stay at a goal.
+_HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule("linear", (1.0, 0.5)))
+_TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
+
+
+def _paper(env: str, discrete: bool, horizon: int, normalize: bool) -> TrainConfig:
+    """Section 4 of the paper. An epoch is 10 (FetchReach) or 50 cycles of 2 episodes by each of 12 workers, 50 updates.
+
+    Its success rates are multiples of 1/240 and its baselines ran on 12 workers: so each of them tested 20 episodes.
+    """
+    epoch = (10 if env.startswith("FetchReach") else 50) * 24 * horizon
+    agent = DQNConfig(target_every=50) if discrete else DDPGConfig(target_every=50)
+    return TrainConfig(
+        env,
+        steps=(5 if env.startswith("FetchReach") else 50) * epoch,
+        num_envs=24,
+        episodes_per_cycle=24,
+        updates_per_cycle=50,
+        batch_size=512,
+        eval_every=epoch // (24 * horizon),
+        eval_episodes=240,
+        agent=replace(agent, normalize=normalize),
+        replay=ReplayConfig(goals_chosen="stored"),
+        priority=PriorityConfig(index="rank_heap", every=50),
+    )
+
+
+def _default(env: str, discrete: bool, horizon: int) -> TrainConfig:
     if env.startswith("FetchReach"):
         return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=1, eval_episodes=20)
     if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):

@@ -11,13 +11,15 @@ import pytest
 
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.dqn import DQN
-from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.losses import adam_step, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
+from hindsight.agents.td_model import TDModel
 from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import Actions
 from hindsight.networks import MLP, to_numpy
 from hindsight.normalizer import Scale
-from hindsight.replay.replay import Batch
+from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.schedules import Schedule
 
 SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
@@ -46,6 +48,7 @@ def batch(**changes: Any) -> Batch:
         "action": [[0.5], [-0.5]],
         "reward": [-1.0, 0.0],
         "terminated": [0.0, 1.0],
+        "importance": [1.0, 1.0],
     }
     return Batch(**{k: jnp.asarray(v) for k, v in (values | changes).items()})
 
@@ -133,10 +136,10 @@ def test_targets_move_only_every_so_many_updates(kind: str) -> None:
     stack = lambda n: Batch(*(np.stack([np.asarray(x)] * n) for x in one))  # noqa: E731
     state = agent.init(jax.random.key(1))
     first = jax.tree.map(np.asarray, pick(state)[1])
-    state, td_errors, metrics = agent.update(state, SCALE, stack(2), rates)
-    assert td_errors.shape == (2, 2)
+    state, td, metrics = agent.update(state, SCALE, Replayed(stack(2)), rates)
+    assert td.error.shape == td.value.shape == (2, 2)
     jax.tree.map(np.testing.assert_array_equal, pick(state)[1], first)
-    state, _, _ = agent.update(state, SCALE, stack(1), rates)
+    state, _, _ = agent.update(state, SCALE, Replayed(stack(1)), rates)
     online, target = pick(state)
     jax.tree.map(lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6), target, online, first)
     assert set(metrics) >= {"critic_loss", "q_mean", "td_error"}
@@ -146,10 +149,10 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
     agent = DDPG(DDPGConfig(hidden=(8,), target_every=2), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0)))
     rng = np.random.default_rng(0)
     batches = Batch(*(rng.standard_normal((5, *np.shape(x)), np.float32) for x in batch()))
-    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, batches, (1e-3, 1e-3))
+    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, Replayed(batches), (1e-3, 1e-3))
     alone = agent.init(jax.random.key(0))
     for i in range(5):
-        alone, *_ = agent.update(alone, SCALE, Batch(*(x[i : i + 1] for x in batches)), (1e-3, 1e-3))
+        alone, *_ = agent.update(alone, SCALE, Replayed(Batch(*(x[i : i + 1] for x in batches))), (1e-3, 1e-3))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone)
 
 
@@ -198,3 +201,49 @@ def test_gamma_and_returns_follow_the_env() -> None:
 def test_layer_norm_adds_parameters() -> None:
     plain, normed = (MLP((4,), 1, layer_norm=x).init(jax.random.key(0), jnp.zeros((1, 2))) for x in (False, True))
     assert len(jax.tree.leaves(normed)) == len(jax.tree.leaves(plain)) + 2
+
+
+def test_importance_weights_go_into_the_critics_loss_and_the_actors_only_if_asked() -> None:
+    agent, state = ddpg(action_l2=0.0)
+    one = batch(importance=[1.0, 4.0])  # weights at beta 0.5: 0.5 and 1
+    first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
+    loss, _ = agent.critic_loss(state.critic, state, SCALE, one, 0.5)
+    assert float(loss) == pytest.approx((0.5 * first**2 + 4.0) / 2, abs=1e-4)
+    q = np.array([0.0, -1.0]) + 2 * np.tanh([0.1, 0.2])
+    for beta, weights in ((0.0, [1.0, 1.0]), (0.5, [0.5, 1.0])):
+        actor_loss, _ = agent.actor_loss(state.actor, state, SCALE, one, beta)
+        assert float(actor_loss) == pytest.approx(-(q * weights).mean(), abs=1e-5)
+
+
+def test_huber_loss_by_hand() -> None:
+    assert float(td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "huber")) == pytest.approx((0.125 + 1.25) / 2)
+    assert float(td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "squared")) == pytest.approx((0.25 + 4.5) / 2)
+
+
+def test_fresh_priorities_choose_among_candidates_as_stated() -> None:
+    rng, n = np.random.default_rng(0), 40_000
+    errors, importance = np.array([1.0, -2.0, 5.0, 0.0]), np.array([1.0, 0.5, 2.0, 4.0])
+    column = np.arange(4.0)
+    candidates = Batch(*(column[:, None],) * 4, column, column, importance)
+    chosen = resample(candidates, jnp.asarray(errors), jnp.asarray(rng.random(n)), 1.0)
+    mass = np.abs(errors) * importance  # 1, 1, 10, 0: candidates count 1 / (N P) times
+    share = np.bincount(np.asarray(chosen.reward).astype(int), minlength=4) / n
+    assert share == pytest.approx(mass / mass.sum(), abs=1e-3)
+    by_reward = {int(r): float(w) for r, w in zip(chosen.reward, chosen.importance, strict=True)}
+    assert by_reward == pytest.approx({0: 3.0, 1: 1.5, 2: 0.6}, rel=1e-4)  # the mean mass 3 over |TD error|
+
+
+def test_a_model_learns_to_predict_td_errors() -> None:
+    shapes = Shapes(1, 1, Actions(choices=2), 0.9)
+    model = TDModel(shapes, 200.0, 5.0, learning_rate=1e-2)
+    state, rng = model.init(jax.random.key(0)), np.random.default_rng(0)
+    for _ in range(40):
+        rows = [rng.standard_normal((5, 64, 1)).astype(np.float32) for _ in range(3)]
+        action = rng.integers(0, 2, (5, 64))
+        batches = Batch(*rows, action, *(np.zeros((5, 64), np.float32),) * 3)
+        td = TDErrors(np.exp(rows[0][..., 0] + 2.0 * action), rows[2][..., 0])
+        state, loss = model.fit(state, SCALE, batches, td)
+    assert float(loss) < 0.02
+    seen = jax.tree.map(lambda x: x[0], batches)
+    predicted = model.evaluate(state, SCALE, seen)
+    assert np.corrcoef(np.log(predicted.error), np.log(td.error[0]))[0, 1] > 0.98

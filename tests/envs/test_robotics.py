@@ -15,7 +15,7 @@ from hindsight.collect import Collector, episode_seeds
 from hindsight.envs.batch import LocalEnvs, ThreadedEnvs, make_batch, robot
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import make, register_robotics
-from hindsight.envs.robotics import Simulations
+from hindsight.envs.simulations import Simulations
 from hindsight.envs.vector import RobotVectorEnv
 from hindsight.errors import HindsightError
 from hindsight.types import Array, Floats
@@ -158,7 +158,8 @@ def test_reset_mask_leaves_the_others_alone() -> None:
 
 
 def broken(simulations: Simulations) -> None:
-    simulations.physics.qvel[1, 0] = 1e11  # MuJoCo finds this bad, warns and resets
+    part, local = simulations._at(1)
+    part.physics.qvel[local, 0] = 1e11  # MuJoCo finds this bad, warns and resets
 
 
 def test_a_diverged_simulation_is_reset_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

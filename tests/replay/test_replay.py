@@ -17,7 +17,8 @@ from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, relabelled_count
-from hindsight.replay.replay import Addresses, HindsightReplay
+from hindsight.replay.pairs import Addresses
+from hindsight.replay.replay import Batch, HindsightReplay
 from hindsight.schedules import Schedule
 
 ALL = Schedule.parse(1e9)
@@ -36,6 +37,11 @@ def filled(seed: int, config: ReplayConfig, spec: GoalEnvSpec = LINE) -> tuple[H
             written[len(written)] = (episodes, i)
         replay.add(episodes)
     return replay, written
+
+
+def draw(replay: HindsightReplay, *arguments: Any) -> tuple[Batch, Addresses]:
+    sample = replay.sample(*arguments)
+    return sample.replayed.batch, sample.addresses
 
 
 @settings(deadline=None)
@@ -59,7 +65,7 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
         replay_k=Schedule.parse(replay_k),
     )
     replay, written = filled(seed, config)
-    batch, at = replay.sample(3, 50, 0.0, np.random.default_rng(seed))
+    batch, at = draw(replay, 3, 50, 0.0, np.random.default_rng(seed))
     alive = sorted(written)[-replay.storage.size :]
     for u in range(3):
         for b in range(50):
@@ -88,7 +94,7 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
 
 def test_final_is_the_last_achieved_goal() -> None:
     replay, written = filled(1, ReplayConfig(capacity=100 * LINE.horizon, goals="final", replay_k=ALL))
-    _, at = replay.sample(1, 40, 0.0, np.random.default_rng(0))
+    _, at = draw(replay, 1, 40, 0.0, np.random.default_rng(0))
     for slot, time in zip(at.goal_slot[0], at.goal_time[0], strict=True):
         episodes, i = written[int(slot)]
         assert time == episodes.length[i]
@@ -97,7 +103,7 @@ def test_final_is_the_last_achieved_goal() -> None:
 def test_uniform_over_transitions_of_unequal_episodes() -> None:
     replay, _ = filled(5, ReplayConfig(capacity=100 * LINE.horizon, replay_k=Schedule.parse(0)))
     lengths = replay.storage.length[: replay.storage.size]
-    _, at = replay.sample(1, 200_000, 0.0, np.random.default_rng(0))
+    _, at = draw(replay, 1, 200_000, 0.0, np.random.default_rng(0))
     counts = np.zeros((len(lengths), LINE.horizon))
     np.add.at(counts, (at.slot[0], at.step[0]), 1)
     real = np.arange(LINE.horizon) < lengths[:, None]
@@ -117,7 +123,7 @@ def test_relabelled_rewards_and_ends_are_the_env_own(env_id: str) -> None:
         low = episodes.achieved_goal.round().clip(0, 1 if spec.goal_dtype.kind in "iu" else 3)
         episodes = replace(episodes, achieved_goal=low.astype(spec.goal_dtype))
     replay.add(episodes)
-    batch, at = replay.sample(1, 300, 0.0, rng)
+    batch, at = draw(replay, 1, 300, 0.0, rng)
     compute_reward, compute_terminated = (
         env.get_wrapper_attr("compute_reward"),
         env.get_wrapper_attr("compute_terminated"),
@@ -179,9 +185,9 @@ def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabellin
     )
     still = episodes_that(LINE, terminated=False, success=False)
     replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
-    _, before = replay.sample(2, 50, 0.0, np.random.default_rng(0))
+    _, before = draw(replay, 2, 50, 0.0, np.random.default_rng(0))
     replay.add(still)  # achieved goals 0, 1, 2, 3: moved
-    _, at = replay.sample(20, 50, 0.0, np.random.default_rng(0))
+    _, at = draw(replay, 20, 50, 0.0, np.random.default_rng(0))
     moved = at.slot >= 2
     assert set(before.slot.ravel()) == {0, 1}
     assert (moved.sum(axis=1) >= 40).all()
@@ -194,7 +200,7 @@ def test_met_goals_give_way_to_desired_goals_of_other_episodes() -> None:
     still = episodes_that(LINE, terminated=False, success=False)
     still = replace(still, achieved_goal=np.zeros_like(still.achieved_goal), desired_goal=np.array([[5.0], [6.0]]))
     replay.add(still)
-    batch, at = replay.sample(1, 200, 0.0, np.random.default_rng(0))
+    batch, at = draw(replay, 1, 200, 0.0, np.random.default_rng(0))
     assert (at.goal_slot[0] == 1 - at.slot[0]).all()
     assert (at.goal_time == DESIRED).all()
     assert (batch.goal[0, :, 0] == np.where(at.slot[0] == 0, 6.0, 5.0)).all()
@@ -219,6 +225,6 @@ def test_schedules_follow_progress() -> None:
     still = episodes_that(LINE, terminated=False, success=False)
     replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
     for progress, alternate, borrowed in ((0.0, 80, 80), (0.5, 67, 0), (1.0, 0, 0)):
-        _, at = replay.sample(1, 100, progress, np.random.default_rng(0))
+        _, at = draw(replay, 1, 100, progress, np.random.default_rng(0))
         assert ((at.goal_time != DESIRED) | (at.goal_slot != at.slot)).sum() == alternate
         assert (at.goal_slot != at.slot).sum() == borrowed

@@ -14,7 +14,8 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
-from hindsight.replay.replay import Batch
+from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -29,8 +30,13 @@ class Agent(Protocol):
 
     def init(self, key: Tensor) -> Any: ...
 
-    def update(self, state: Any, scale: Scale, batches: Batch, learning_rates: Any) -> tuple[Any, Tensor, Any]:
-        """A new state, TD errors and mean metrics, after one update per batch."""
+    def update(
+        self, state: Any, scale: Scale, replayed: Replayed, learning_rates: Any
+    ) -> tuple[Any, TDErrors, dict[str, Any]]:
+        """A new state, TD errors of what was replayed and mean metrics, after one update per batch."""
+
+    def evaluate(self, state: Any, scale: Scale, batch: Batch) -> TDErrors:
+        """TD errors and values of a batch [n, ...]."""
 
     def learning_rates(self, progress: float) -> Any: ...
 

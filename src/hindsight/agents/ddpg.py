@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.losses import adam_step, every_nth, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig
 from hindsight.networks import MLP, Params, average, copy_of, forward
 from hindsight.normalizer import Scale, normalize
-from hindsight.replay.replay import Batch
+from hindsight.replay.priorities import importance_weights
+from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -77,10 +79,8 @@ class DDPG:
         outputs: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))
         return outputs[..., 0]
 
-    def critic_loss(
-        self, critic: Params, state: DDPGState, scale: Scale, batch: Batch
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Mean squared TD error; also the TD errors [B] and values [B]."""
+    def td_error(self, critic: Params, state: DDPGState, scale: Scale, batch: Batch) -> TDErrors:
+        """r + gamma Q'(s'||g, pi'(s'||g)) - Q(s||g, a) and Q(s||g, a), both [B], with Q by `critic`."""
         next_inputs = self._inputs(scale, batch.next_observation, batch.goal)
         next_action = self.policy(state.target_actor, next_inputs)
         next_value = self.value(state.target_critic, next_inputs, next_action)
@@ -88,28 +88,52 @@ class DDPG:
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
         inputs = self._inputs(scale, batch.observation, batch.goal)
         value = self.value(critic, inputs, self._to_unit(batch.action))
-        td_error = jax.lax.stop_gradient(target) - value
-        return jnp.mean(td_error**2), (td_error, value)
+        return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
-    def actor_loss(self, actor: Params, state: DDPGState, scale: Scale, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    def critic_loss(
+        self, critic: Params, state: DDPGState, scale: Scale, batch: Batch, beta: Tensor = 0.0
+    ) -> tuple[jax.Array, TDErrors]:
+        """Mean loss of the TD errors, importance-weighted; also the TD errors [B] and values [B]."""
+        td = self.td_error(critic, state, scale, batch)
+        return td_loss(td.error, importance_weights(batch.importance, beta), self.config.loss), td
+
+    def actor_loss(
+        self, actor: Params, state: DDPGState, scale: Scale, batch: Batch, beta: Tensor = 0.0
+    ) -> tuple[jax.Array, jax.Array]:
         """-Q(s||g, pi(s||g)) + action_l2 |pi|^2, averaged; also the mean absolute action."""
         inputs = self._inputs(scale, batch.observation, batch.goal)
         action = self.policy(actor, inputs)
         value = self.value(state.critic, inputs, action)
-        return -jnp.mean(value) + self.config.action_l2 * jnp.mean(action**2), jnp.mean(jnp.abs(action))
+        weight = importance_weights(batch.importance, beta)
+        losses = -value + self.config.action_l2 * jnp.mean(action**2, axis=-1)
+        return jnp.mean(weight * losses), jnp.mean(jnp.abs(action))
+
+    @partial(jax.jit, static_argnums=0)
+    def evaluate(self, state: DDPGState, scale: Scale, batch: Batch) -> TDErrors:
+        """TD errors and values of a batch [n, ...]."""
+        return self.td_error(state.critic, state, scale, batch)
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def update(
-        self, state: DDPGState, scale: Scale, batches: Batch, learning_rates: tuple[float, float]
-    ) -> tuple[DDPGState, jax.Array, dict[str, jax.Array]]:
-        """One update per batch of `batches` [U, B, ...]; TD errors [U, B] and mean metrics."""
+        self, state: DDPGState, scale: Scale, replayed: Replayed, learning_rates: tuple[float, float]
+    ) -> tuple[DDPGState, TDErrors, dict[str, jax.Array]]:
+        """One update per batch [U, B, ...]; TD errors and values [U, B] of all that was replayed, and mean metrics."""
 
-        def step(state: DDPGState, batch: Batch) -> tuple[DDPGState, tuple[jax.Array, dict[str, jax.Array]]]:
-            (critic_loss, (td_error, value)), critic_gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(
-                state.critic, state, scale, batch
+        def step(
+            state: DDPGState, replay: tuple[Batch, Batch | None, Tensor | None]
+        ) -> tuple[DDPGState, tuple[TDErrors, dict[str, jax.Array]]]:
+            batch, actor_batch, draws = replay
+            candidates: TDErrors | None = None
+            if draws is not None:
+                candidates = self.td_error(state.critic, state, scale, batch)
+                if actor_batch is None:
+                    actor_batch = every_nth(batch, len(draws))
+                batch = resample(batch, candidates.error, draws, replayed.alpha)
+            (critic_loss, td), critic_gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(
+                state.critic, state, scale, batch, replayed.beta
             )
             (actor_loss, action), actor_gradient = jax.value_and_grad(self.actor_loss, has_aux=True)(
-                state.actor, state, scale, batch
+                state.actor, state, scale, batch if actor_batch is None else actor_batch, replayed.actor_beta
             )
             actor, actor_optimizer = adam_step(state.actor, actor_gradient, state.actor_optimizer, learning_rates[0])
             critic, critic_optimizer = adam_step(
@@ -122,17 +146,17 @@ class DDPG:
             metrics = {
                 "critic_loss": critic_loss,
                 "actor_loss": actor_loss,
-                "q_mean": jnp.mean(value),
-                "q_min": jnp.min(value),
-                "q_max": jnp.max(value),
-                "td_error": jnp.mean(jnp.abs(td_error)),
+                "q_mean": jnp.mean(td.value),
+                "q_min": jnp.min(td.value),
+                "q_max": jnp.max(td.value),
+                "td_error": jnp.mean(jnp.abs(td.error)),
                 "action_size": action,
             }
             state = DDPGState(actor, critic, target_actor, target_critic, actor_optimizer, critic_optimizer, updates)
-            return state, (td_error, metrics)
+            return state, (td if candidates is None else candidates, metrics)
 
-        state, (td_errors, metrics) = jax.lax.scan(step, state, batches)
-        return state, td_errors, jax.tree.map(jnp.mean, metrics)
+        state, (td, metrics) = jax.lax.scan(step, state, (replayed.batch, replayed.actor, replayed.draws))
+        return state, td, jax.tree.map(jnp.mean, metrics)
 
     def learning_rates(self, progress: float) -> tuple[float, float]:
         return self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress)

@@ -11,12 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hindsight.agents.losses import adam_step, td_target
+from hindsight.agents.losses import adam_step, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DQNConfig
 from hindsight.networks import MLP, Params, average, copy_of, forward
 from hindsight.normalizer import Scale, normalize
-from hindsight.replay.replay import Batch
+from hindsight.replay.priorities import importance_weights
+from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -52,10 +54,8 @@ class DQN:
         clip_normalized = self.config.clip_normalized if self.config.normalize else np.inf
         return normalize(scale, observation, goal, self.config.clip_observation, clip_normalized)
 
-    def loss(
-        self, network: Params, state: DQNState, scale: Scale, batch: Batch
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Mean Huber loss of the TD errors; also the TD errors [B] and values [B]."""
+    def td_error(self, network: Params, state: DQNState, scale: Scale, batch: Batch) -> TDErrors:
+        """r + gamma Q'(s'||g, a') - Q(s||g, a) and Q(s||g, a), both [B], with Q by `network`."""
         next_values = self.values(state.target, scale, batch.next_observation, batch.goal)
         choosing = next_values
         if self.config.double:
@@ -64,33 +64,52 @@ class DQN:
         returns = self.shapes.returns if self.config.clip_target else None
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
         value = _pick(self.values(network, scale, batch.observation, batch.goal), batch.action)
-        td_error = jax.lax.stop_gradient(target) - value
-        return jnp.mean(optax.losses.huber_loss(td_error)), (td_error, value)
+        return TDErrors(jax.lax.stop_gradient(target) - value, value)
+
+    def loss(
+        self, network: Params, state: DQNState, scale: Scale, batch: Batch, beta: Tensor = 0.0
+    ) -> tuple[jax.Array, TDErrors]:
+        """Mean loss of the TD errors, importance-weighted; also the TD errors [B] and values [B]."""
+        td = self.td_error(network, state, scale, batch)
+        return td_loss(td.error, importance_weights(batch.importance, beta), self.config.loss), td
+
+    @partial(jax.jit, static_argnums=0)
+    def evaluate(self, state: DQNState, scale: Scale, batch: Batch) -> TDErrors:
+        """TD errors and values of a batch [n, ...]."""
+        return self.td_error(state.network, state, scale, batch)
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def update(
-        self, state: DQNState, scale: Scale, batches: Batch, learning_rates: float
-    ) -> tuple[DQNState, jax.Array, dict[str, jax.Array]]:
-        """One update per batch of `batches` [U, B, ...]; TD errors [U, B] and mean metrics."""
+        self, state: DQNState, scale: Scale, replayed: Replayed, learning_rates: float
+    ) -> tuple[DQNState, TDErrors, dict[str, jax.Array]]:
+        """One update per batch [U, B, ...]; TD errors and values [U, B] of all that was replayed, and mean metrics."""
 
-        def step(state: DQNState, batch: Batch) -> tuple[DQNState, tuple[jax.Array, dict[str, jax.Array]]]:
-            (loss, (td_error, value)), gradient = jax.value_and_grad(self.loss, has_aux=True)(
-                state.network, state, scale, batch
+        def step(
+            state: DQNState, replay: tuple[Batch, Tensor | None]
+        ) -> tuple[DQNState, tuple[TDErrors, dict[str, jax.Array]]]:
+            batch, draws = replay
+            candidates: TDErrors | None = None
+            if draws is not None:
+                candidates = self.td_error(state.network, state, scale, batch)
+                batch = resample(batch, candidates.error, draws, replayed.alpha)
+            (loss, td), gradient = jax.value_and_grad(self.loss, has_aux=True)(
+                state.network, state, scale, batch, replayed.beta
             )
             network, optimizer = adam_step(state.network, gradient, state.optimizer, learning_rates)
             updates = state.updates + 1
             keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
             metrics = {
                 "critic_loss": loss,
-                "q_mean": jnp.mean(value),
-                "q_min": jnp.min(value),
-                "q_max": jnp.max(value),
-                "td_error": jnp.mean(jnp.abs(td_error)),
+                "q_mean": jnp.mean(td.value),
+                "q_min": jnp.min(td.value),
+                "q_max": jnp.max(td.value),
+                "td_error": jnp.mean(jnp.abs(td.error)),
             }
-            return DQNState(network, average(state.target, network, keep), optimizer, updates), (td_error, metrics)
+            state = DQNState(network, average(state.target, network, keep), optimizer, updates)
+            return state, (td if candidates is None else candidates, metrics)
 
-        state, (td_errors, metrics) = jax.lax.scan(step, state, batches)
-        return state, td_errors, jax.tree.map(jnp.mean, metrics)
+        state, (td, metrics) = jax.lax.scan(step, state, (replayed.batch, replayed.draws))
+        return state, td, jax.tree.map(jnp.mean, metrics)
 
     def learning_rates(self, progress: float) -> float:
         return self.config.learning_rate(progress)

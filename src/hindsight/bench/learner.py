@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -14,11 +13,12 @@ import numpy as np
 
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.shapes import Shapes
+from hindsight.bench import peers
 from hindsight.config import DDPGConfig
 from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.normalizer import Normalizer
-from hindsight.replay.replay import Batch
+from hindsight.replay.replay import Batch, Replayed
 from hindsight.training.run import machine, versions
 
 OBSERVATION, GOAL, ACTION, BATCH, UPDATES, REPEATS = 25, 3, 4, 256, 100, 7
@@ -95,43 +95,25 @@ def time_update() -> float:
         return rng.standard_normal((UPDATES, BATCH, *shape), np.float32)
 
     reward = (rng.random((UPDATES, BATCH)) < 0.2).astype(np.float32) - 1.0
-    batch = Batch(
-        random(OBSERVATION), random(OBSERVATION), random(GOAL), np.tanh(random(ACTION)), reward, np.zeros_like(reward)
-    )
+    observations = random(OBSERVATION), random(OBSERVATION), random(GOAL)
+    batch = Batch(*observations, np.tanh(random(ACTION)), reward, np.zeros_like(reward), np.ones_like(reward))
     scale = Normalizer(Features((OBSERVATION,)), Features((GOAL,)), 0.01, 200.0).scale()
     state = agent.init(jax.random.key(0))
 
     def update() -> None:
         nonlocal state
-        state, td_errors, _ = agent.update(state, scale, batch, (1e-3, 1e-3))
-        td_errors.block_until_ready()
+        state, td, _ = agent.update(state, scale, Replayed(batch), (1e-3, 1e-3))
+        td.error.block_until_ready()
 
     return _best(update) / UPDATES * 1e3
 
 
 def time_stable_baselines() -> tuple[float, str] | None:
     """Milliseconds per update of Stable-Baselines3's DDPG with HerReplayBuffer (sampling included), and its version."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import stable_baselines3 as sb3
-    except ImportError:
+    sb3 = peers.stable_baselines3()
+    if sb3 is None:
         return None
-    from hindsight.envs.make import make
-
-    env = make("FetchPush-v4")
-    model = sb3.DDPG(
-        "MultiInputPolicy",
-        env,
-        replay_buffer_class=sb3.HerReplayBuffer,
-        batch_size=BATCH,
-        policy_kwargs={"net_arch": list(HIDDEN)},
-        learning_starts=1000,
-        train_freq=(1, "episode"),
-        gradient_steps=1,
-        device="cpu",
-        seed=0,
-    )
+    model = peers.ddpg(sb3, "FetchPush-v4", HIDDEN, BATCH, episodes=1, updates=1)
     model.learn(1500)
     seconds = _best(lambda: model.train(gradient_steps=UPDATES, batch_size=BATCH), repeats=3)
     return seconds / UPDATES * 1e3, sb3.__version__

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from hindsight.envs.make import make
-from hindsight.envs.robotics import Simulations
+from hindsight.envs.simulations import Simulations
 from hindsight.envs.vector import RobotVectorEnv
 from hindsight.training.run import machine, versions
 from hindsight.types import Array
@@ -42,17 +42,22 @@ def _rate(play: Callable[[], int]) -> float:
 
 def ours(env_id: str, horizon: int, threads: int) -> float:
     env = RobotVectorEnv(env_id, NUM, threads=threads)
-    actions = _actions(env_id, horizon - 1, NUM)
-
-    def play() -> int:
-        env.reset(seed=0)
-        for action in actions:
-            env.step(action)
-        return len(actions) * NUM
-
-    rate = _rate(play)
+    rate = _rate(_play(env, env_id, horizon, NUM, {"seed": 0}))
     env.close()
     return rate
+
+
+def _play(env: Any, env_id: str, horizon: int, num: int, reset: dict[str, Any]) -> Callable[[], int]:
+    """A function that plays one episode in each of `num` envs."""
+    actions = _actions(env_id, horizon - 1, num)
+
+    def play() -> int:
+        env.reset(**reset)
+        for action in actions:
+            env.step(action)
+        return len(actions) * num
+
+    return play
 
 
 def single(env_id: str, horizon: int) -> float:
@@ -76,15 +81,7 @@ def vector(env_id: str, horizon: int, kind: str) -> float:
     env: Any = (
         gym.vector.AsyncVectorEnv([make_env] * num) if kind == "async" else gym.vector.SyncVectorEnv([make_env] * num)
     )
-    actions = _actions(env_id, horizon - 1, num)
-
-    def play() -> int:
-        env.reset(seed=0)
-        for action in actions:
-            env.step(action)
-        return len(actions) * num
-
-    rate = _rate(play)
+    rate = _rate(_play(env, env_id, horizon, num, {"seed": 0}))
     env.close()
     return rate
 
@@ -104,32 +101,25 @@ def envpool(env_id: str, horizon: int, threads: int) -> float | None:
         env = pool.make_gymnasium(env_id, num_envs=NUM, num_threads=threads)
     except Exception:  # not installed, or without this task
         return None
-    actions = _actions(env_id, horizon - 1, NUM)
-
-    def play() -> int:
-        env.reset()
-        for action in actions:
-            env.step(action)
-        return len(actions) * NUM
-
-    return _rate(play)
+    return _rate(_play(env, env_id, horizon, NUM, {}))
 
 
 def bare(env_id: str, horizon: int, threads: int) -> float:
     """mj_step alone, on the states and controls that our simulation passes through; only the calls are timed."""
     template: Any = make(env_id).unwrapped
-    simulations = Simulations(template, NUM, threads)
+    simulations = Simulations(template, NUM, threads=1)
+    part = simulations.parts[0]
     ids = np.arange(NUM)
     simulations.reset(ids, range(NUM))
     model, substeps, kind = template.model, template.n_substeps, mujoco.mjtState.mjSTATE_INTEGRATION
     data = mujoco.MjData(model)
     states = []
     for action in _actions(env_id, horizon - 1, NUM):
-        before = simulations.physics.state.copy()
-        simulations.task.control(ids, action)
-        states.append(_with_controls(model, data, before, simulations.physics))
-        simulations.physics.batch.step(ids, nstep=substeps)
-        simulations.task.settle(ids)
+        before = part.physics.state.copy()
+        part.task.control(ids, action)
+        states.append(_with_controls(model, data, before, part.physics))
+        part.physics.batch.step(ids, nstep=substeps)
+        part.task.settle(ids)
 
     def work(part: int) -> float:
         own = mujoco.MjData(model)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
 from hindsight.api import describe
+from hindsight.bench import peers
 from hindsight.bench.learner import BATCH, HIDDEN, products, time_products
 from hindsight.config import DDPGConfig, ReplayConfig, TrainConfig
 from hindsight.envs.batch import make_batch
-from hindsight.envs.make import factory, make
+from hindsight.envs.make import factory
 from hindsight.training.off_policy import train_off_policy
 from hindsight.training.run import machine, versions
 
@@ -53,25 +53,10 @@ def ours() -> dict[str, float]:
 
 def stable_baselines() -> tuple[float, str] | None:
     """The same work by Stable-Baselines3: one env, 40 updates after every two episodes of 50 steps."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import stable_baselines3 as sb3
-    except ImportError:
+    sb3 = peers.stable_baselines3()
+    if sb3 is None:
         return None
-    model = sb3.DDPG(
-        "MultiInputPolicy",
-        make(ENV),
-        replay_buffer_class=sb3.HerReplayBuffer,
-        buffer_size=1_000_000,
-        batch_size=BATCH,
-        policy_kwargs={"net_arch": list(HIDDEN)},
-        learning_starts=500,
-        train_freq=(2, "episode"),
-        gradient_steps=UPDATES_PER_100_STEPS,
-        device="cpu",
-        seed=0,
-    )
+    model = peers.ddpg(sb3, ENV, HIDDEN, BATCH, episodes=2, updates=UPDATES_PER_100_STEPS)
     model.learn(1000)
     start = time.perf_counter()
     model.learn(PEER_STEPS, reset_num_timesteps=False)

@@ -197,7 +197,7 @@ class ThreadedEnvs:
     """Fetch and Hand simulated on threads in this process."""
 
     def __init__(self, env: Env, num_envs: int, max_episode_steps: int, threads: int) -> None:
-        from hindsight.envs.robotics import Simulations
+        from hindsight.envs.simulations import Simulations
 
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
@@ -209,15 +209,15 @@ class ThreadedEnvs:
         self._ids = np.arange(len(seeds))
         self._diverged = np.zeros(len(seeds), np.bool_)
         self.simulations.reset(self._ids, seeds)
-        return self._frame(late=False)
+        return self._frame(self.simulations.observe(self._ids), late=False)
 
     def step(self, actions: Array) -> Frame:
-        self._diverged = self._diverged | self.simulations.step(self._ids, actions)
-        return self._frame(late=bool(self.simulations.steps[0] >= self.max_episode_steps))
+        diverged, shown = self.simulations.step(self._ids, actions)
+        self._diverged = self._diverged | diverged
+        return self._frame(shown, late=bool(self.simulations.steps[0] >= self.max_episode_steps))
 
-    def _frame(self, late: bool) -> Frame:
+    def _frame(self, shown: dict[str, Array], late: bool) -> Frame:
         n, template = len(self._ids), self.simulations.template
-        shown = self.simulations.observe(self._ids)
         achieved, desired = shown["achieved_goal"], shown["desired_goal"]
         return Frame(
             shown["observation"],
@@ -231,7 +231,7 @@ class ThreadedEnvs:
         )
 
     def close(self) -> None:
-        self.simulations.template.close()
+        self.simulations.close()
 
 
 def make_batch(

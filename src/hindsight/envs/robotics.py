@@ -1,5 +1,4 @@
-"""Fetch and Shadow Hand: N simulations of one task at a time, stepped by MuJoCo on threads, bit for bit as
-Gymnasium-Robotics computes them, one env after the other.
+"""Fetch and Shadow Hand: what Gymnasium-Robotics does around the physics, for many simulations at once, bit for bit.
 
 One Gymnasium-Robotics env is the template: model, start state, thresholds, goal sampling and rewards are its own. What
 it does per step in Python (controls, observations) is done here for all simulations at once, in arrays.
@@ -12,26 +11,29 @@ from typing import Any, Protocol
 
 import mujoco
 import numpy as np
-from gymnasium.utils import seeding
 from gymnasium_robotics.envs.fetch.fetch_env import MujocoFetchEnv
 from gymnasium_robotics.envs.shadow_dexterous_hand.manipulate import MujocoManipulateEnv, quat_from_angle_and_axis
 from gymnasium_robotics.envs.shadow_dexterous_hand.reach import FINGERTIP_SITE_NAMES, MujocoHandReachEnv
 from gymnasium_robotics.utils import rotations
 from mjbatch import Batch
 
-from hindsight.types import Array, Bools, Ints
+from hindsight.types import Array, Ints
 
 DERIVED = ("xpos", "xquat", "site_xpos", "site_xmat", "cdof", "subtree_com")
 """Views that lag one substep behind the state, as MuJoCo leaves them: observations and controls are made of these."""
-_BAD = (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
+BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC")]
+
+
+Rows = Ints | slice
+"""Some of the simulations: by number, or, which is faster, all of the first n."""
 
 
 class Physics:
-    """The states of N simulations as arrays [N, ...]; `step` and `forward` run on threads without the GIL."""
+    """The states of N simulations as arrays [N, ...]; `batch.step` and `batch.forward` run without the GIL."""
 
-    def __init__(self, model: Any, data: Any, num: int, threads: int) -> None:
+    def __init__(self, model: Any, data: Any, num: int) -> None:
         self.model = model
-        self.batch = Batch(model, num, threads)
+        self.batch = Batch(model, num, 1)
         self.state = self.batch.bind("state")
         for name in ("time", "qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat", "warning"):
             setattr(self, name, self.batch.bind(name))
@@ -39,6 +41,7 @@ class Physics:
             setattr(self, name, self.batch.bind(name))
         self.state[:] = integration_state(model, data)
         self.batch.forward()
+        self._dofs: dict[int, list[int]] = {}
 
     time: Array
     qpos: Array
@@ -54,19 +57,22 @@ class Physics:
     cdof: Array
     subtree_com: Array
 
-    def site_velocity(self, ids: Ints, site: int) -> tuple[Array, Array]:
+    def site_velocity(self, rows: Rows, site: int) -> tuple[Array, Array]:
         """Linear and angular velocity [n, 3] of a site: its Jacobian, computed as mj_jacSite does, times qvel."""
         model = self.model
         body = int(model.site_bodyid[site])
-        offset = self.site_xpos[ids, site] - self.subtree_com[ids, model.body_rootid[body]]
-        dofs = _dofs(model, body)
-        axis, moment = self.cdof[ids][:, dofs, :3], self.cdof[ids][:, dofs, 3:]
-        linear, angular = (np.zeros((len(ids), 3, model.nv)) for _ in range(2))
+        if site not in self._dofs:
+            self._dofs[site] = _dofs(model, body)
+        dofs = self._dofs[site]
+        offset = (self.site_xpos[rows, site] - self.subtree_com[rows, model.body_rootid[body]])[:, None]
+        motion = self.cdof[rows][:, dofs]
+        axis, moment = motion[..., :3], motion[..., 3:]
+        linear, angular = np.zeros((2, len(motion), 3, model.nv))
         for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))):
-            cross = axis[..., j] * offset[:, None, k] - axis[..., k] * offset[:, None, j]
+            cross = axis[..., j] * offset[..., k] - axis[..., k] * offset[..., j]
             linear[:, i, dofs] = moment[..., i] + cross
             angular[:, i, dofs] = axis[..., i]
-        qvel = self.qvel[ids][..., None]
+        qvel = self.qvel[rows][..., None]
         return (linear @ qvel)[..., 0], (angular @ qvel)[..., 0]
 
 
@@ -99,16 +105,20 @@ def _dofs(model: Any, body: int) -> list[int]:
 
 
 class Task(Protocol):
-    """What a family of tasks does around the physics; `ids` [n] are the simulations concerned."""
+    """What a family of tasks does around the physics; `ids` [n], or `rows`, are the simulations concerned."""
 
     def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None: ...
 
-    def control(self, ids: Ints, actions: Array) -> None: ...
+    def control(self, rows: Rows, actions: Array) -> None: ...
 
     def settle(self, ids: Ints) -> None: ...
 
-    def observe(self, ids: Ints) -> tuple[Array, Array]:
-        """Observations [n, o] and achieved goals [n, g]."""
+    def observe(self, rows: Rows) -> tuple[Array, Array]:
+        """Observations [n, o] and achieved goals [n, g]; the latter may be a view of the simulations."""
+
+
+TURNED = np.array([1.0, 0.0, 1.0, 0.0])
+"""The rotation of the gripper that every Fetch action adds."""
 
 
 class Fetch:
@@ -149,30 +159,30 @@ class Fetch:
                 self.physics.state[i, where : where + 2] = place
         self.physics.batch.forward(ids)
 
-    def control(self, ids: Ints, actions: Array) -> None:
+    def control(self, rows: Rows, actions: Array) -> None:
         physics = self.physics
         move = actions[:, :3] * actions.dtype.type(0.05)
         grip = np.zeros_like(actions[:, 3:]) if self.template.block_gripper else actions[:, 3:]
-        physics.ctrl[ids] = np.where(self.relative, physics.qpos[_grid(ids, self.actuated)], 0.0) + grip
-        physics.mocap_pos[ids, 0] = physics.xpos[ids, self.welded] + move
-        physics.mocap_quat[ids, 0] = physics.xquat[ids, self.welded] + np.array([1.0, 0.0, 1.0, 0.0])
+        physics.ctrl[rows] = np.where(self.relative, physics.qpos[rows][:, self.actuated], 0.0) + grip
+        physics.mocap_pos[rows, 0] = physics.xpos[rows, self.welded] + move
+        physics.mocap_quat[rows, 0] = physics.xquat[rows, self.welded] + TURNED
 
     def settle(self, ids: Ints) -> None:
         if self.template.block_gripper:
             self.physics.qpos[_grid(ids, self.blocked)] = 0.0
             self.physics.batch.forward(ids)
 
-    def observe(self, ids: Ints) -> tuple[Array, Array]:
+    def observe(self, rows: Rows) -> tuple[Array, Array]:
         physics = self.physics
-        grip = physics.site_xpos[ids, self.grip]
-        grip_velocity = physics.site_velocity(ids, self.grip)[0] * self.dt
-        fingers = physics.qpos[_grid(ids, self.fingers_qpos)]
-        fingers_velocity = physics.qvel[_grid(ids, self.fingers_qvel)] * self.dt
+        grip = physics.site_xpos[rows, self.grip]
+        grip_velocity = physics.site_velocity(rows, self.grip)[0] * self.dt
+        fingers = physics.qpos[rows][:, self.fingers_qpos]
+        fingers_velocity = physics.qvel[rows][:, self.fingers_qvel] * self.dt
         if not self.template.has_object:
             return np.concatenate([grip, fingers, grip_velocity, fingers_velocity], axis=1), grip
-        place = physics.site_xpos[ids, self.object]
-        rotation = rotations.mat2euler(physics.site_xmat[ids, self.object].reshape(-1, 3, 3))
-        linear, angular = physics.site_velocity(ids, self.object)
+        place = physics.site_xpos[rows, self.object]
+        rotation = rotations.mat2euler(physics.site_xmat[rows, self.object].reshape(-1, 3, 3))
+        linear, angular = physics.site_velocity(rows, self.object)
         parts = (
             grip,
             place,
@@ -196,17 +206,17 @@ class Hand:
         joints = [model.joint(name) for name in template._model_names.joint_names if name.startswith("robot")]
         self.joints_qpos = [int(joint.qposadr[0]) for joint in joints]
         self.joints_qvel = [int(joint.dofadr[0]) for joint in joints]
+        low, high = model.actuator_ctrlrange.T
+        self.low, self.high, self.half, self.middle = low, high, (high - low) / 2.0, (high + low) / 2.0
 
-    def control(self, ids: Ints, actions: Array) -> None:
-        limits = self.template.model.actuator_ctrlrange
-        half, centre = (limits[:, 1] - limits[:, 0]) / 2.0, (limits[:, 1] + limits[:, 0]) / 2.0
-        self.physics.ctrl[ids] = np.clip(centre + actions * half, limits[:, 0], limits[:, 1])
+    def control(self, rows: Rows, actions: Array) -> None:
+        self.physics.ctrl[rows] = np.clip(self.middle + actions * self.half, self.low, self.high)
 
     def settle(self, ids: Ints) -> None:
         pass
 
-    def joints(self, ids: Ints) -> tuple[Array, Array]:
-        return self.physics.qpos[_grid(ids, self.joints_qpos)], self.physics.qvel[_grid(ids, self.joints_qvel)]
+    def joints(self, rows: Rows) -> tuple[Array, Array]:
+        return self.physics.qpos[rows][:, self.joints_qpos], self.physics.qvel[rows][:, self.joints_qvel]
 
 
 class HandReach(Hand):
@@ -221,9 +231,9 @@ class HandReach(Hand):
         self.physics.state[ids] = self.start
         self.physics.batch.forward(ids)
 
-    def observe(self, ids: Ints) -> tuple[Array, Array]:
-        tips = self.physics.site_xpos[_grid(ids, self.tips)].reshape(len(ids), -1)
-        return np.concatenate([*self.joints(ids), tips], axis=1), tips
+    def observe(self, rows: Rows) -> tuple[Array, Array]:
+        tips = self.physics.site_xpos[rows][:, self.tips].reshape(-1, 3 * len(self.tips))
+        return np.concatenate([*self.joints(rows), tips], axis=1), tips
 
 
 class HandManipulate(Hand):
@@ -272,10 +282,16 @@ class HandManipulate(Hand):
         rotation /= np.linalg.norm(rotation)
         return np.concatenate([place, rotation])
 
-    def observe(self, ids: Ints) -> tuple[Array, Array]:
-        qpos, qvel = self.joints(ids)
-        achieved = self.physics.qpos[ids, self.object_qpos]
-        return np.concatenate([qpos, qvel, self.physics.qvel[ids, self.object_qvel], achieved], axis=1), achieved
+    def observe(self, rows: Rows) -> tuple[Array, Array]:
+        qpos, qvel = self.joints(rows)
+        achieved = self.physics.qpos[rows, self.object_qpos]
+        return np.concatenate([qpos, qvel, self.physics.qvel[rows, self.object_qvel], achieved], axis=1), achieved
+
+
+def rows_of(ids: Ints) -> Rows:
+    """The simulations as a slice if they are the first n (views instead of copies), else as they are."""
+    n = len(ids)
+    return slice(0, n) if n and ids[0] == 0 and ids[-1] == n - 1 else ids
 
 
 def _grid(ids: Ints, columns: list[int]) -> tuple[Array, Array]:
@@ -287,7 +303,7 @@ def _site(model: Any, name: str) -> int:
     return int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, name))
 
 
-def _task(template: Any, physics: Physics) -> Task:
+def make_task(template: Any, physics: Physics) -> Task:
     if isinstance(template, MujocoFetchEnv):
         return Fetch(template, physics)
     return (
@@ -304,80 +320,3 @@ def supports(env: Any) -> bool:
         MujocoManipulateEnv._get_obs,
     )
     return bool(plain and not getattr(env, "relative_control", False))
-
-
-class Simulations:
-    """N simulations with their generators, goals and step counts."""
-
-    def __init__(self, template: Any, num: int, threads: int = 0) -> None:
-        self.template = template
-        self.physics = Physics(template.model, template.data, num, threads)
-        self.task = _task(template, self.physics)
-        self.goal = np.zeros((num, *template.observation_space["desired_goal"].shape))
-        self.rngs: list[np.random.Generator] = [seeding.np_random()[0] for _ in range(num)]
-        self.steps = np.zeros(num, np.int64)
-        self._warned = self._warnings()
-
-    def reset(self, ids: Ints, seeds: Sequence[int | None]) -> None:
-        """Start an episode in each simulation; a seed of None goes on with the simulation's generator."""
-        for i, seed in zip(ids, seeds, strict=True):
-            if seed is not None:
-                self.rngs[i] = seeding.np_random(int(seed))[0]
-        self.task.reset(ids, [self.rngs[i] for i in ids])
-        for i in ids:
-            self.template.np_random = self.rngs[i]
-            self.template.data.qpos[:] = self.physics.qpos[i]
-            self.goal[i] = self.template._sample_goal()
-        self.steps[ids] = 0
-        self._warned[ids] = self._warnings()[ids]
-
-    def step(self, ids: Ints, actions: Array) -> Bools:
-        """One env step in each of the simulations; True where one has diverged."""
-        space = self.template.action_space
-        self.task.control(ids, np.clip(actions, space.low, space.high))
-        self.physics.batch.step(ids, nstep=self.template.n_substeps)
-        self.task.settle(ids)
-        self.steps[ids] += 1
-        return (self._warnings()[ids] > self._warned[ids]) | ~np.isfinite(self.physics.qpos[ids]).all(axis=1)
-
-    def observe(self, ids: Ints) -> dict[str, Array]:
-        observation, achieved = self.task.observe(ids)
-        return {"observation": observation, "achieved_goal": achieved, "desired_goal": self.goal[ids]}
-
-    def export_state(self) -> dict[str, Any]:
-        """Everything the future depends on: physics, what the next control reads of it, generators, goals, counts."""
-        physics = self.physics
-        return {
-            "state": physics.state.copy(),
-            "warning": physics.warning.copy(),
-            **{name: getattr(physics, name).copy() for name in DERIVED},
-            "goal": self.goal.copy(),
-            "steps": self.steps.copy(),
-            "generators": [rng.bit_generator.state for rng in self.rngs],
-        }
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        physics = self.physics
-        physics.state[:] = state["state"]
-        physics.batch.forward()  # brings the views up to date; but warm start and warnings are then a little ahead
-        physics.state[:] = state["state"]
-        for name in DERIVED:
-            getattr(physics, name)[:] = state[name]
-        physics.warning[:] = state["warning"]
-        self._warned = self._warnings().copy()
-        self.goal[:], self.steps[:] = state["goal"], state["steps"]
-        for rng, saved in zip(self.rngs, state["generators"], strict=True):
-            rng.bit_generator.state = saved
-
-    def render(self, i: int) -> Any:
-        """A picture of one simulation."""
-        template, physics = self.template, self.physics
-        mujoco.mj_setState(template.model, template.data, physics.state[i], mujoco.mjtState.mjSTATE_INTEGRATION)
-        template.goal = self.goal[i].copy()
-        mujoco.mj_forward(template.model, template.data)
-        return template.render()
-
-    def _warnings(self) -> Array:
-        """How often MuJoCo has found each simulation broken, and reset it."""
-        counts: Array = self.physics.warning[:, list(map(int, _BAD)), 1].sum(axis=1)
-        return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hindsight.envs.make import make
-from hindsight.envs.robotics import Simulations, supports
+from hindsight.envs.robotics import supports
+from hindsight.envs.simulations import Simulations
 from hindsight.errors import HindsightError
 from hindsight.types import Array
 
@@ -28,7 +30,7 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         env_id: str,
         num_envs: int = 1,
         *,
-        threads: int = 0,
+        threads: int | None = None,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
         **kwargs: Any,
@@ -47,7 +49,7 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.max_episode_steps = int(env.spec.max_episode_steps or 0)
-        self.simulations = Simulations(env.unwrapped, num_envs, threads)
+        self.simulations = Simulations(env.unwrapped, num_envs, threads or os.cpu_count() or 1)
         self.diverged = 0
         self._mode = autoreset_mode
         self._ended = np.zeros(num_envs, np.bool_)
@@ -74,12 +76,13 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         resetting = self._ended.copy()  # only in the mode NEXT_STEP can any be left
         running = np.flatnonzero(~resetting)
         diverged = np.zeros(self.num_envs, np.bool_)
-        diverged[running] = self.simulations.step(running, actions[running])
+        if len(running):
+            diverged[running], observation = self.simulations.step(running, actions[running])
         again = np.flatnonzero(resetting | diverged)
         if len(again):
             self.simulations.reset(again, [None] * len(again))
+            observation = self._observe()
         self.diverged += int(diverged.sum())
-        observation = self._observe()
         reward, success = self._judge(observation)
         truncated = (self.simulations.steps >= self.max_episode_steps) | diverged
         reward = np.where(resetting | diverged, 0.0, reward)
@@ -119,4 +122,4 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         return tuple(self.simulations.render(i) for i in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
-        self.simulations.template.close()
+        self.simulations.close()

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from hindsight.errors import HindsightError
-from hindsight.types import Array, Floats64, Ints
+from hindsight.types import Array, Floats64, Ints, Tensor
 
 
 class PriorityIndex(Protocol):
@@ -15,9 +15,18 @@ class PriorityIndex(Protocol):
 
     capacity: int
 
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
     def set(self, ids: Ints, priorities: Array) -> None: ...
 
     def remove(self, ids: Ints) -> None: ...
+
+    def priority(self, ids: Ints) -> Floats64: ...
+
+    def largest(self) -> float: ...
 
     def probability(self, ids: Ints) -> Floats64: ...
 
@@ -32,13 +41,16 @@ def check_ids(ids: Array, capacity: int) -> Ints:
     return checked
 
 
-def check_priorities(priorities: Array) -> Floats64:
-    """The priorities as float64, or an error if one is negative, infinite or not a number."""
+def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
+    """The priorities as float64, or an error if one is negative, not finite, or above the largest that can be kept."""
     checked: Floats64 = np.asarray(priorities, np.float64).ravel()
-    wrong = ~(np.isfinite(checked) & (checked >= 0))
+    wrong = ~(np.isfinite(checked) & (checked >= 0) & (checked <= largest))
     if wrong.any():
         raise HindsightError(f"priorities must be finite and 0 or more, got {checked[wrong][0]}")
     return checked
+
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def strata(n: int, total: float, rng: np.random.Generator, stratified: bool) -> Floats64:
@@ -51,8 +63,10 @@ def strata(n: int, total: float, rng: np.random.Generator, stratified: bool) -> 
     return targets * total
 
 
-def importance_weights(probabilities: Floats64, entries: int, beta: float) -> Floats64:
-    """(1 / (N P(i)))^beta over their largest: what makes a prioritised sample unbiased again as beta goes to 1."""
-    weights: Floats64 = (entries * probabilities) ** -beta
-    weights /= weights.max()
-    return weights
+def importance_weights(importance: Tensor, beta: Tensor) -> Tensor:
+    """importance^beta over its largest, where importance is 1 / (N P(i)) [B]. NumPy or JAX.
+
+    With beta 1 a prioritised sample is as unbiased as a uniform one.
+    """
+    weights = importance**beta
+    return weights / weights.max()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities
 from hindsight.replay.rank_order import RankWeights
 from hindsight.types import Array, Bools, Floats64, Ints
 
@@ -30,9 +30,13 @@ class RankHeap:
     def __len__(self) -> int:
         return int(self._size[0])
 
+    @property
+    def nbytes(self) -> int:
+        return int(self._priority.nbytes + self._heap.nbytes + self._position.nbytes)
+
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities).astype(np.float32)
+        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
         _set(self._priority, self._heap, self._position, self._size, ids, values)
         self._updates += len(ids)
         if self._updates >= self.sort_every:
@@ -53,6 +57,14 @@ class RankHeap:
     def rank(self, ids: Ints) -> Ints:
         """Positions in the heap, counted from 0."""
         return self._position[ids].astype(np.int64)
+
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        return np.where(self._position[ids] >= 0, self._priority[ids], 0.0).astype(np.float64)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        return float(self._priority[self._heap[0]]) if len(self) else 0.0
 
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw; 0 without a priority."""

@@ -1,19 +1,23 @@
 """Rank-based priorities with exact ranks: P(i) proportional to (1 / rank(i))^alpha, rank 1 the largest priority.
 
-The entries are kept in order in blocks of at most BLOCK; moving one touches its old and its new block only. A block
-that is full splits; when no block is free, all are packed anew, which happens so rarely that it does not count.
+The entries are kept in order in blocks of at most BLOCK, each entry with its priority beside it; moving one touches its
+old and its new block only. A block that is full splits; when no block is free, all are packed anew, which happens so
+rarely that it does not count.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities, strata
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, strata
 from hindsight.types import Array, Bools, Floats64, Ints
 
-BLOCK = 512
-PACKED = 384  # entries per block after packing
+BLOCK = 128
+PACKED = 112  # entries per block after packing
+COARSE = 64  # every so many-th sum is looked at first
 
 
 class RankWeights:
@@ -25,6 +29,7 @@ class RankWeights:
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha
         self._sums = np.zeros(0)
+        self._coarse = np.zeros(0)
 
     def sums(self, n: int) -> Floats64:
         """The first n sums."""
@@ -33,6 +38,7 @@ class RankWeights:
             ranks = np.arange(known + 1, max(n, 2 * known) + 1, dtype=np.float64)
             start = self._sums[-1] if known else 0.0
             self._sums = np.concatenate([self._sums, start + np.cumsum(ranks**-self.alpha)])
+            self._coarse = self._sums[COARSE - 1 :: COARSE].copy()
         return self._sums[:n]
 
     def sample(self, n: int, entries: int, rng: np.random.Generator, stratified: bool) -> tuple[Ints, Floats64]:
@@ -40,8 +46,7 @@ class RankWeights:
         if entries == 0:
             strata(n, 0.0, rng, stratified)
         sums = self.sums(entries)
-        ranks = np.searchsorted(sums, strata(n, float(sums[-1]), rng, stratified), side="right")
-        ranks = np.minimum(ranks, entries - 1)
+        ranks = _search(sums, self._coarse, strata(n, float(sums[-1]), rng, stratified))
         return ranks, self.probability(ranks, entries)
 
     def probability(self, ranks: Ints, entries: int) -> Floats64:
@@ -49,41 +54,68 @@ class RankWeights:
         return shares
 
 
+class Blocks(NamedTuple):
+    """The arrays of a RankOrder. Block number order[k] is the k-th in order of priority."""
+
+    block: Array  # [capacity] in which block an entry is; -1: in none
+    entries: Array  # [blocks, BLOCK]
+    keys: Array  # [blocks, BLOCK] their priorities, falling; equal ones by number
+    counts: Array  # [blocks] how many entries a block has
+    order: Array  # [blocks] those in use, in order of priority, then the free ones
+    place: Array  # [blocks] where a block stands in `order`
+    bound: Array  # [blocks] by place: the last key of the block
+    size: Ints  # how many blocks are in use, how many entries there are
+
+
 class RankOrder:
-    """Entries 0..capacity-1 in the order of their priorities (float32; equal ones by number)."""
+    """Entries 0..capacity-1 in the order of their priorities (float32; equal ones by number). 15 bytes per entry."""
 
     def __init__(self, capacity: int, alpha: float = 0.7) -> None:
         self.capacity = capacity
         self.weights = RankWeights(alpha)
-        blocks = -(-capacity // PACKED) * 5 // 4 + 4
-        self._priority = np.zeros(capacity, np.float32)
-        self._block = np.full(capacity, -1, np.int32)  # where an entry is; -1: nowhere
-        self._entries = np.zeros((blocks, BLOCK), np.int32)
-        self._count = np.zeros(blocks, np.int32)
-        self._order = np.zeros(blocks, np.int32)  # blocks in use, in order of priority, then the free ones
-        self._order[:] = np.arange(blocks)
-        self._used = np.ones(1, np.int64)  # how many are in use
+        blocks = -(-capacity // PACKED) * 9 // 8 + 4
+        self._blocks = Blocks(
+            block=np.full(capacity, -1, np.int32),
+            entries=np.zeros((blocks, BLOCK), np.int32),
+            keys=np.zeros((blocks, BLOCK), np.float32),
+            counts=np.zeros(blocks, np.int32),
+            order=np.arange(blocks, dtype=np.int32),
+            place=np.arange(blocks, dtype=np.int32),
+            bound=np.zeros(blocks, np.float32),
+            size=np.array([1, 0]),
+        )
 
     def __len__(self) -> int:
-        return int(self._count.sum())
+        return int(self._blocks.size[1])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._blocks)
 
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities).astype(np.float32)
-        _set(self._priority, self._block, self._entries, self._count, self._order, self._used, ids, values)
+        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
+        _set(self._blocks, ids, values)
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
-        ids = check_ids(ids, self.capacity)
-        _remove(self._priority, self._block, self._entries, self._count, self._order, self._used, ids)
+        _remove(self._blocks, check_ids(ids, self.capacity))
 
     def rank(self, ids: Ints) -> Ints:
         """Ranks, counted from 0, of entries that have a priority."""
-        return _rank(self._priority, self._block, self._entries, self._count, self._order, self._used, ids)
+        return _rank(self._blocks, ids)
+
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        return _priority(self._blocks, ids)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        return float(self._blocks.keys[self._blocks.order[0], 0]) if len(self) else 0.0
 
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw; 0 without a priority."""
-        stored: Bools = self._block[ids] >= 0
+        stored: Bools = self._blocks.block[ids] >= 0
         result = np.zeros(len(ids))
         result[stored] = self.weights.probability(self.rank(ids[stored]), len(self))
         return result
@@ -91,158 +123,195 @@ class RankOrder:
     def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
-        return _at(self._entries, self._count, self._order, self._used, ranks), probabilities
+        return _at(self._blocks, ranks), probabilities
 
 
 @njit(cache=True)
-def _before(priority: Array, a: int, b: int) -> bool:
-    """Whether entry a comes before entry b."""
-    return priority[a] > priority[b] or (priority[a] == priority[b] and a < b)
-
-
-@njit(cache=True)
-def _find(priority: Array, row: Array, count: int, entry: int) -> int:
-    """How many entries of a block come before this one: its position if it is there, else where it belongs."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) >> 1
-        if _before(priority, row[middle], entry):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True)
-def _take_out(
-    priority: Array, block: Array, entries: Array, count: Array, order: Array, used: Array, entry: int
-) -> None:
-    b = block[entry]
-    row, n = entries[b], count[b]
-    position = _find(priority, row, n, entry)
-    for k in range(position, n - 1):
-        row[k] = row[k + 1]
-    count[b] = n - 1
-    block[entry] = -1
-    if n == 1 and used[0] > 1:  # give the empty block back
-        at = 0
-        while order[at] != b:
-            at += 1
-        for k in range(at, used[0] - 1):
-            order[k] = order[k + 1]
-        used[0] -= 1
-        order[used[0]] = b
-
-
-@njit(cache=True)
-def _put_in(priority: Array, block: Array, entries: Array, count: Array, order: Array, used: Array, entry: int) -> None:
-    low, high = 0, used[0] - 1  # the first block whose last entry does not come before the new one, or the last block
-    while low < high:
-        middle = (low + high) >> 1
-        b = order[middle]
-        if count[b] > 0 and _before(priority, entries[b, count[b] - 1], entry):
-            low = middle + 1
-        else:
-            high = middle
-    b = order[low]
-    if count[b] == BLOCK:
-        if used[0] == len(order):
-            _pack(block, entries, count, order, used)
-            _put_in(priority, block, entries, count, order, used, entry)
-            return
-        _split(block, entries, count, order, used, low)
-        if _before(priority, entries[b, count[b] - 1], entry):
-            b = order[low + 1]
-    row, n = entries[b], count[b]
-    position = _find(priority, row, n, entry)
-    for k in range(n, position, -1):
-        row[k] = row[k - 1]
-    row[position] = entry
-    count[b] = n + 1
-    block[entry] = b
-
-
-@njit(cache=True)
-def _split(block: Array, entries: Array, count: Array, order: Array, used: Array, at: int) -> None:
-    """Move the second half of a full block into a free one behind it."""
-    old, new = order[at], order[used[0]]
-    for k in range(used[0], at + 1, -1):
-        order[k] = order[k - 1]
-    order[at + 1] = new
-    used[0] += 1
-    half = BLOCK // 2
-    for k in range(half, BLOCK):
-        entries[new, k - half] = entries[old, k]
-        block[entries[old, k]] = new
-    count[old], count[new] = half, BLOCK - half
-
-
-@njit(cache=True)
-def _pack(block: Array, entries: Array, count: Array, order: Array, used: Array) -> None:
-    """Spread all entries over as few blocks as PACKED allows."""
-    total = 0
-    for k in range(used[0]):
-        total += count[order[k]]
-    ids = np.empty(total, np.int32)
-    j = 0
-    for k in range(used[0]):
-        b = order[k]
-        for i in range(count[b]):
-            ids[j] = entries[b, i]
-            j += 1
-    for b in range(len(order)):
-        order[b], count[b] = b, 0
-    for j in range(total):
-        b = j // PACKED
-        entries[b, count[b]] = ids[j]
-        count[b] += 1
-        block[ids[j]] = b
-    used[0] = max(1, (total + PACKED - 1) // PACKED)
-
-
-@njit(cache=True)
-def _set(
-    priority: Array, block: Array, entries: Array, count: Array, order: Array, used: Array, ids: Ints, values: Array
-) -> None:
-    for j in range(len(ids)):
-        entry = ids[j]
-        if block[entry] >= 0:
-            _take_out(priority, block, entries, count, order, used, entry)
-        priority[entry] = values[j]
-        _put_in(priority, block, entries, count, order, used, entry)
-
-
-@njit(cache=True)
-def _remove(priority: Array, block: Array, entries: Array, count: Array, order: Array, used: Array, ids: Ints) -> None:
-    for j in range(len(ids)):
-        if block[ids[j]] >= 0:
-            _take_out(priority, block, entries, count, order, used, ids[j])
-
-
-@njit(cache=True)
-def _rank(priority: Array, block: Array, entries: Array, count: Array, order: Array, used: Array, ids: Ints) -> Ints:
-    before = np.zeros(len(order), np.int64)  # by block: how many entries come before it
-    total = 0
-    for k in range(used[0]):
-        before[order[k]] = total
-        total += count[order[k]]
-    ranks = np.empty(len(ids), np.int64)
-    for j in range(len(ids)):
-        b = block[ids[j]]
-        ranks[j] = before[b] + _find(priority, entries[b], count[b], ids[j])
+def _search(sums: Floats64, coarse: Floats64, targets: Floats64) -> Ints:
+    """For each target the first rank whose sum exceeds it; the last rank if none does."""
+    ranks = np.empty(len(targets), np.int64)
+    last = len(sums) - 1
+    for j in range(len(targets)):
+        low = np.searchsorted(coarse, targets[j], side="right") * COARSE
+        high = min(low + COARSE, last)
+        low = min(low, last)
+        while low < high:
+            middle = (low + high) >> 1
+            if sums[middle] <= targets[j]:
+                low = middle + 1
+            else:
+                high = middle
+        ranks[j] = low
     return ranks
 
 
 @njit(cache=True)
-def _at(entries: Array, count: Array, order: Array, used: Array, ranks: Ints) -> Ints:
-    ends = np.empty(used[0], np.int64)
+def _position(b: Blocks, block: int, entry: int) -> int:
+    """Where an entry is in its block."""
+    row = b.entries[block]
+    position = 0
+    while row[position] != entry:
+        position += 1
+    return position
+
+
+@njit(cache=True)
+def _take_out(b: Blocks, entry: int) -> None:
+    block = b.block[entry]
+    row, keys, n = b.entries[block], b.keys[block], b.counts[block]
+    for k in range(_position(b, block, entry), n - 1):
+        row[k] = row[k + 1]
+        keys[k] = keys[k + 1]
+    b.counts[block] = n - 1
+    b.block[entry] = -1
+    b.size[1] -= 1
+    at = b.place[block]
+    if n > 1:
+        b.bound[at] = keys[n - 2]
+    elif b.size[0] > 1:  # give the empty block back
+        for k in range(at, b.size[0] - 1):
+            _stand(b, k, b.order[k + 1], b.bound[k + 1])
+        b.size[0] -= 1
+        _stand(b, b.size[0], block, 0.0)
+
+
+@njit(cache=True)
+def _stand(b: Blocks, at: int, block: int, bound: float) -> None:
+    b.order[at] = block
+    b.place[block] = at
+    b.bound[at] = bound
+
+
+@njit(cache=True)
+def _put_in(b: Blocks, entry: int, key: float) -> None:
+    low, high = 0, b.size[0] - 1  # the first block whose last entry does not come before the new one, or the last block
+    while low < high:
+        middle = (low + high) >> 1
+        last = b.bound[middle]
+        before = last > key
+        if last == key:
+            block = b.order[middle]
+            before = b.entries[block, b.counts[block] - 1] < entry
+        if before:
+            low = middle + 1
+        else:
+            high = middle
+    block = b.order[low]
+    if b.counts[block] == BLOCK:
+        if b.size[0] == len(b.order):
+            _pack(b)
+        else:
+            _split(b, low)
+        _put_in(b, entry, key)
+        return
+    row, keys, n = b.entries[block], b.keys[block], b.counts[block]
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] > key or (keys[middle] == key and row[middle] < entry):
+            low = middle + 1
+        else:
+            high = middle
+    for k in range(n, low, -1):
+        row[k] = row[k - 1]
+        keys[k] = keys[k - 1]
+    row[low], keys[low] = entry, key
+    b.counts[block] = n + 1
+    b.block[entry] = block
+    b.bound[b.place[block]] = keys[n]
+    b.size[1] += 1
+
+
+@njit(cache=True)
+def _split(b: Blocks, at: int) -> None:
+    """Move the second half of a full block into a free one behind it."""
+    old, new = b.order[at], b.order[b.size[0]]
+    for k in range(b.size[0], at + 1, -1):
+        _stand(b, k, b.order[k - 1], b.bound[k - 1])
+    b.size[0] += 1
+    half = BLOCK // 2
+    for k in range(half, BLOCK):
+        b.entries[new, k - half], b.keys[new, k - half] = b.entries[old, k], b.keys[old, k]
+        b.block[b.entries[old, k]] = new
+    b.counts[old], b.counts[new] = half, BLOCK - half
+    _stand(b, at + 1, new, b.bound[at])
+    b.bound[at] = b.keys[old, half - 1]
+
+
+@njit(cache=True)
+def _pack(b: Blocks) -> None:
+    """Spread all entries over as few blocks as PACKED allows."""
+    total = b.size[1]
+    ids, keys = np.empty(total, np.int32), np.empty(total, np.float32)
+    j = 0
+    for k in range(b.size[0]):
+        block = b.order[k]
+        n = b.counts[block]
+        ids[j : j + n], keys[j : j + n] = b.entries[block, :n], b.keys[block, :n]
+        j += n
+    for k in range(len(b.order)):
+        n = min(max(total - k * PACKED, 0), PACKED)
+        first = k * PACKED
+        b.counts[k] = n
+        b.entries[k, :n], b.keys[k, :n] = ids[first : first + n], keys[first : first + n]
+        for i in range(n):
+            b.block[ids[first + i]] = k
+        _stand(b, k, k, b.keys[k, n - 1] if n else 0.0)
+    b.size[0] = max(1, (total + PACKED - 1) // PACKED)
+
+
+@njit(cache=True)
+def _set(b: Blocks, ids: Ints, values: Array) -> None:
+    for j in range(len(ids)):
+        if b.block[ids[j]] >= 0:
+            _take_out(b, ids[j])
+        _put_in(b, ids[j], values[j])
+
+
+@njit(cache=True)
+def _remove(b: Blocks, ids: Ints) -> None:
+    for j in range(len(ids)):
+        if b.block[ids[j]] >= 0:
+            _take_out(b, ids[j])
+
+
+@njit(cache=True)
+def _priority(b: Blocks, ids: Ints) -> Floats64:
+    found = np.zeros(len(ids))
+    for j in range(len(ids)):
+        block = b.block[ids[j]]
+        if block >= 0:
+            found[j] = b.keys[block, _position(b, block, ids[j])]
+    return found
+
+
+@njit(cache=True)
+def _ends(b: Blocks) -> Ints:
+    """By place: how many entries there are up to the end of the block."""
+    ends = np.empty(b.size[0], np.int64)
     total = 0
-    for k in range(used[0]):
-        total += count[order[k]]
+    for k in range(b.size[0]):
+        total += b.counts[b.order[k]]
         ends[k] = total
+    return ends
+
+
+@njit(cache=True)
+def _rank(b: Blocks, ids: Ints) -> Ints:
+    ends = _ends(b)
+    ranks = np.empty(len(ids), np.int64)
+    for j in range(len(ids)):
+        block = b.block[ids[j]]
+        ranks[j] = ends[b.place[block]] - b.counts[block] + _position(b, block, ids[j])
+    return ranks
+
+
+@njit(cache=True)
+def _at(b: Blocks, ranks: Ints) -> Ints:
+    ends = _ends(b)
     ids = np.empty(len(ranks), np.int64)
     for j in range(len(ranks)):
         k = np.searchsorted(ends, ranks[j], side="right")
-        b = order[k]
-        ids[j] = entries[b, ranks[j] - (ends[k] - count[b])]
+        block = b.order[k]
+        ids[j] = b.entries[block, ranks[j] - (ends[k] - b.counts[block])]
     return ids

@@ -19,27 +19,45 @@ class Sampler(Protocol):
 
 
 class UniformSampler:
-    """Every stored transition is equally likely."""
+    """Every stored transition is equally likely; or, with a `power`, as likely as (distance moved)^power.
 
-    def __init__(self) -> None:
+    The distance is that of its episode's achieved goal, `least` if it is less: energy-based prioritisation (Zhao and
+    Tresp, 2018) for envs of any kind.
+    """
+
+    def __init__(self, power: float = 0.0, least: float = 0.01) -> None:
+        self.power = power
+        self.least = least
         self._slots = np.zeros(0, np.int64)
-        self._ends = np.zeros(0, np.int64)
+        self._ends = self._starts = np.zeros(0, np.int64)
+        self._weight_ends = np.zeros(0)
+        self._weights = np.zeros(0)
 
     def added(self, storage: Storage, slots: Ints, moved: Floats) -> None:
         self.index(np.arange(storage.size), storage.length)
+        if self.power:
+            if len(self._weights) == 0:
+                self._weights = np.zeros(storage.slots)
+            self._weights[slots] = np.maximum(moved, self.least).astype(np.float64) ** self.power
+            self._weight_ends = np.cumsum(self._weights[: storage.size] * storage.length[: storage.size])
 
     def index(self, slots: Ints, lengths: Ints) -> None:
         """Draw from these slots from now on."""
         self._slots = slots
         self._ends = np.cumsum(lengths[slots])
+        self._starts = self._ends - lengths[slots]
 
     def __bool__(self) -> bool:
         return len(self._slots) > 0
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        if self.power:
+            mass = rng.random((batches, batch_size)) * self._weight_ends[-1]
+            which = np.minimum(np.searchsorted(self._weight_ends, mass, side="right"), len(self._slots) - 1)
+            return self._slots[which], rng.integers(0, self._ends[which] - self._starts[which])
         number = rng.integers(0, self._ends[-1], (batches, batch_size))
         which = np.searchsorted(self._ends, number, side="right")
-        return self._slots[which], number - np.concatenate([[0], self._ends])[which]
+        return self._slots[which], number - self._starts[which]
 
 
 class MovedSampler:

@@ -48,7 +48,14 @@ class Storage:
 
     def goal(self, slots: Ints, times: Ints) -> Array:
         """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is DESIRED."""
-        goals: Array = self.achieved_goal[slots, times]
-        desired = times == DESIRED
-        goals[desired] = self.desired_goal[slots[desired]]
+        goals = at(self.achieved_goal, slots, times)
+        desired = np.flatnonzero(times == DESIRED)
+        goals[desired] = self.desired_goal.take(slots[desired], axis=0)
         return goals
+
+
+def at(array: Array, slots: Ints, times: Ints) -> Array:
+    """array[slots, times] for an array [slots, times, ...], in less than half the time."""
+    flat = array.reshape(-1, *array.shape[2:])
+    rows: Array = flat.take(slots * array.shape[1] + times, axis=0)
+    return rows

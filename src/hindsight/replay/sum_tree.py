@@ -8,68 +8,103 @@ from numba import njit
 from hindsight.replay.priorities import check_ids, check_priorities, strata
 from hindsight.types import Array, Floats64, Ints
 
+FAN = 8  # children per node: eight float64 are one cache line
+
 
 class SumTree:
     """Entries 0..capacity-1, each with a priority; entries without one, or with priority 0, are never drawn.
 
-    Leaf i is node capacity + i, node 1 is the root, and a parent is always the sum of its children as they are: sums
-    are recomputed, not adjusted, so they do not drift. float64; 16 bytes per entry.
+    Level 0 holds p^alpha of the entries, each level above the sums of FAN nodes of the one below, the last one the
+    total. A sum is always that of its children as they are: recomputed, not adjusted, so it does not drift. float64; 9
+    bytes per entry.
     """
 
     def __init__(self, capacity: int, alpha: float = 0.6) -> None:
         self.capacity = capacity
         self.alpha = alpha
-        self._tree = np.zeros(2 * capacity)
+        sizes = [-(-capacity // FAN) * FAN]
+        while sizes[-1] > 1:
+            nodes = sizes[-1] // FAN
+            sizes.append(1 if nodes == 1 else -(-nodes // FAN) * FAN)
+        self._starts: Ints = np.concatenate([[0], np.cumsum(sizes)])  # of the levels in the tree
+        self._tree = np.zeros(int(self._starts[-1]))
+        self._count = np.zeros(1, np.int64)
+
+    def __len__(self) -> int:
+        """Entries that can be drawn."""
+        return int(self._count[0])
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._tree.nbytes)
 
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
         ids, values = check_ids(ids, self.capacity), check_priorities(priorities)
-        _set(self._tree, self.capacity, ids, values**self.alpha)
+        _set(self._tree, self._starts, self._count, ids, np.where(values > 0, values**self.alpha, 0.0))
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
         ids = check_ids(ids, self.capacity)
-        _set(self._tree, self.capacity, ids, np.zeros(len(ids)))
+        _set(self._tree, self._starts, self._count, ids, np.zeros(len(ids)))
 
     @property
     def total(self) -> float:
         """Sum of all p^alpha."""
-        return float(self._tree[1])
+        return float(self._tree[-1])
+
+    def priority(self, ids: Ints) -> Floats64:
+        """The priority of each entry; 0 without one."""
+        values: Floats64 = self._tree[ids]
+        return values if self.alpha == 0 else values ** (1.0 / self.alpha)
+
+    def largest(self) -> float:
+        """The largest priority; 0 if there is none."""
+        top = float(self._tree[: self.capacity].max())
+        return top if self.alpha == 0 else top ** (1.0 / self.alpha)
 
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw."""
-        shares: Floats64 = self._tree[self.capacity + ids] / self._tree[1]
+        shares: Floats64 = self._tree[ids] / self._tree[-1]
         return shares
 
     def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
         """n entries, drawn with replacement, and the probability of each in one draw."""
-        ids = _draw(self._tree, self.capacity, strata(n, self.total, rng, stratified))
+        ids = _draw(self._tree, self._starts, strata(n, self.total, rng, stratified))
         return ids, self.probability(ids)
 
 
 @njit(cache=True)
-def _set(tree: Floats64, capacity: int, ids: Ints, values: Floats64) -> None:
+def _set(tree: Floats64, starts: Ints, count: Ints, ids: Ints, values: Floats64) -> None:
     for j in range(len(ids)):
-        tree[capacity + ids[j]] = values[j]
+        count[0] += (values[j] > 0.0) - (tree[ids[j]] > 0.0)
+        tree[ids[j]] = values[j]
     for j in range(len(ids)):
-        node = (capacity + ids[j]) >> 1
-        while node >= 1:
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
-            node >>= 1
+        node = ids[j]
+        for level in range(len(starts) - 2):
+            first = starts[level] + node // FAN * FAN
+            total = 0.0
+            for child in range(first, first + FAN):
+                total += tree[child]
+            node //= FAN
+            tree[starts[level + 1] + node] = total
 
 
 @njit(cache=True)
-def _draw(tree: Floats64, capacity: int, targets: Floats64) -> Ints:
+def _draw(tree: Floats64, starts: Ints, targets: Floats64) -> Ints:
     """The entries in whose share of the total the targets fall. Only nodes with a positive sum are entered."""
     ids = np.empty(len(targets), np.int64)
     for j in range(len(targets)):
-        target, node = targets[j], 1
-        while node < capacity:
-            left, right = tree[2 * node], tree[2 * node + 1]
-            if target < left or right <= 0.0:
-                node = 2 * node
-            else:
-                target -= left
-                node = 2 * node + 1
-        ids[j] = node - capacity
+        target, node = targets[j], 0
+        for level in range(len(starts) - 3, -1, -1):
+            first = node * FAN
+            node = -1
+            for child in range(first, first + FAN):
+                mass = tree[starts[level] + child]
+                if mass > 0.0:
+                    node = child
+                    if target < mass:
+                        break
+                    target -= mass
+        ids[j] = node
     return ids

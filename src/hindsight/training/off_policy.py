@@ -21,9 +21,11 @@ from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.networks import Params, average, to_numpy
 from hindsight.normalizer import Normalizer, Scale
-from hindsight.replay.replay import Addresses, Batch, HindsightReplay
+from hindsight.replay.replay import HindsightReplay
 from hindsight.training.evaluate import EVALUATION, TRAINING, Evaluation, evaluate
+from hindsight.training.new_priorities import NewPriorities
 from hindsight.training.policy import Policy
+from hindsight.training.replay_metrics import Means, replay_metrics
 from hindsight.types import Array, Floats
 
 
@@ -46,7 +48,9 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
     state: Any = agent.init(jax.random.key(config.seed))
     normalizer = Normalizer(spec.observation, spec.goal, config.agent.normalizer_epsilon, config.agent.clip_observation)
     scale = normalizer.scale()
-    replay = HindsightReplay(spec, config.replay)
+    replay = HindsightReplay(spec, config.replay, config.priority)
+    critic = NewPriorities(config, agent)
+    draws = _draws(config)
     collector = Collector(envs, spec)
     rng = np.random.default_rng(config.seed)
     actor = averaged = to_numpy(agent.actor_parameters(state))
@@ -76,22 +80,30 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
             step += episodes.transitions
             diverged += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
-            replay.add(episodes)
             if config.agent.normalize:
                 normalizer.add(episodes)
                 scale = normalizer.scale()
             if config.overlap and step < config.steps:
                 ahead = pool.submit(collect, cycle + 1, actor, scale, step / config.steps)
-
-            # Learn from relabelled transitions.
-            batches, addresses = replay.sample(config.updates_per_cycle, config.batch_size, progress, rng)
+            replay.add(episodes, critic.evaluate(state, scale), progress, rng)
             clock.lap("replay")
-            state, _, learned = agent.update(state, scale, batches, agent.learning_rates(progress))
+
+            # Learn from relabelled transitions, and let their TD errors set their priorities.
+            means = Means()
+            for updates in draws:
+                sample = replay.sample(updates, config.batch_size, progress, rng)
+                means.add(replay_metrics(replay, sample), "replay/", updates)
+                clock.lap("replay")
+                state, td, learned = agent.update(state, scale, sample.replayed, agent.learning_rates(progress))
+                means.add(learned, "learn/", updates)
+                _check_finite(means(), step)
+                clock.lap("learn")
+                critic.fit(scale, sample, td)
+                replay.update(sample, td)
+                clock.lap("replay")
             actor = to_numpy(agent.actor_parameters(state))
             averaged = average(averaged, actor, config.policy_average)
-            metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-            _check_finite(metrics, step)
-            clock.lap("learn")
+            metrics = means()
 
             # Evaluate without exploration.
             policy = Policy.of(spec, agent, averaged, scale)
@@ -104,8 +116,7 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, envs: EnvBatch) -> 
                 evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
                 metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
                 clock.lap("evaluate")
-            metrics |= _collected(episodes, config) | _replayed(batches, addresses, spec)
-            metrics |= {"train/diverged": float(diverged)} | clock.metrics()
+            metrics |= _collected(episodes, config) | {"train/diverged": float(diverged)} | clock.metrics()
             yield Progress(cycle, step, config.steps, metrics, policy, evaluation, done)
 
 
@@ -117,19 +128,18 @@ def _collected(episodes: Episodes, config: TrainConfig) -> dict[str, float]:
     }
 
 
-def _replayed(batches: Batch, addresses: Addresses, spec: GoalEnvSpec) -> dict[str, float]:
-    hit = batches.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
-    return {
-        "replay/reached": float(np.mean(hit)),
-        "replay/terminated": float(np.mean(batches.terminated)),
-        "replay/alternate": float(np.mean((addresses.goal_time >= 0) | (addresses.goal_slot != addresses.slot))),
-    }
-
-
 def _check_finite(metrics: dict[str, float], step: int) -> None:
     for name, value in metrics.items():
         if not np.isfinite(value):
             raise HindsightError(f"{name} is {value} at step {step}: learning has diverged; try a lower learning rate")
+
+
+def _draws(config: TrainConfig) -> list[int]:
+    """The updates of a cycle, by draw from the replay: all at once, unless each draw must know the last TD errors."""
+    total, every = config.updates_per_cycle, config.priority.every
+    if config.priority.index == "none":
+        return [total]
+    return [every] * (total // every) + ([total % every] if total % every else [])
 
 
 class Clock:

@@ -1,0 +1,56 @@
+"""What is replayed, as metrics: the mean over a cycle's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hindsight.replay.replay import HindsightReplay, Sample
+from hindsight.types import Array
+
+
+class Means:
+    """Running means of metrics by name."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._weights: dict[str, float] = {}
+
+    def add(self, values: Mapping[str, float], prefix: str = "", weight: float = 1.0) -> None:
+        for name, value in values.items():
+            self._sums[prefix + name] = self._sums.get(prefix + name, 0.0) + weight * float(value)
+            self._weights[prefix + name] = self._weights.get(prefix + name, 0.0) + weight
+
+    def __call__(self) -> dict[str, float]:
+        return {name: total / self._weights[name] for name, total in self._sums.items()}
+
+
+def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
+    """Of one sample [U, B]: which goals, rewards, time steps and priorities it has. Call it before the update."""
+    spec, at, batch = replay.spec, sample.addresses, sample.replayed.batch
+    hit = batch.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
+    alternate = float(np.mean(at.alternate))
+    quarters = np.bincount(np.minimum(at.step.ravel() * 4 // spec.horizon, 3), minlength=4) / at.step.size
+    metrics = {
+        "reached": float(np.mean(hit)),
+        "terminated": float(np.mean(batch.terminated)),
+        "alternate": alternate,
+        **{f"time_quarter_{i + 1}": float(share) for i, share in enumerate(quarters)},
+        "duplicates": _duplicates(np.stack([part[0] for part in at], axis=-1)),
+    }
+    if alternate < 1.0:
+        metrics["alternate_per_actual"] = alternate / (1.0 - alternate)
+    if replay.priorities is not None and sample.ids is not None:
+        importance = np.asarray(batch.importance, np.float64)
+        effective = importance.sum(axis=1) ** 2 / (importance**2).sum(axis=1)
+        metrics |= {
+            "priority_age": float(np.mean(replay.priorities.age(sample.ids))),
+            "effective_share": float(np.mean(effective)) / importance.shape[1],
+        }
+    return metrics
+
+
+def _duplicates(addresses: Array) -> float:
+    """Share of the rows [B, 4] that repeat an earlier one."""
+    return 1.0 - len(np.unique(addresses, axis=0)) / len(addresses)

@@ -1,0 +1,47 @@
+"""Episodes that someone else's loop played become `Episodes` like those of the collector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import LineEnv
+from hindsight.collect import Collector, record
+from hindsight.envs.batch import LocalEnvs
+from hindsight.envs.contract import inspect
+from hindsight.errors import HindsightError
+from hindsight.types import Array, Floats
+
+
+def forward(observation: Floats, goal: Floats) -> Array:
+    return np.full((len(observation), 1), 0.7, np.float32)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_recorded_episode_is_what_the_collector_makes_of_it(ends: bool) -> None:
+    spec = inspect(LineEnv(ends=ends))
+    for seed in range(8):
+        expected = Collector(LocalEnvs(lambda: LineEnv(ends=ends), 1, spec.horizon), spec).collect(forward, [seed])
+        env = LineEnv(ends=ends)
+        observation, _ = env.reset(seed=seed)
+        observations, actions, over = [observation], [], False
+        while not over:
+            actions.append(np.array([0.7], np.float32))
+            observation, _, terminated, truncated, _ = env.step(actions[-1])
+            observations.append(observation)
+            over = terminated or truncated
+        recorded = record(spec, observations, actions, terminated)
+        assert recorded.length.tolist() == expected.length.tolist()
+        n = int(expected.length[0])
+        for name in ("observation", "achieved_goal", "desired_goal"):
+            np.testing.assert_array_equal(
+                getattr(recorded, name)[0, : n + 1], getattr(expected, name)[0, : n + 1], err_msg=name
+            )
+        for name in ("action", "reward", "terminated", "success"):
+            np.testing.assert_array_equal(getattr(recorded, name)[0, :n], getattr(expected, name)[0, :n], err_msg=name)
+
+
+def test_a_recorded_episode_has_one_observation_more_than_actions() -> None:
+    spec = inspect(LineEnv())
+    with pytest.raises(HindsightError, match="one observation more"):
+        record(spec, [], [], False)
