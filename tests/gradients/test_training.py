@@ -23,8 +23,8 @@ SMALL: dict[str, Any] = {"goals": 8, "rows": 64, "hidden": [16]}
 QUICK: dict[str, Any] = {"quiet": True, "eval_episodes": 8, "eval_every": 2, "episodes_per_cycle": 4, "agent": SMALL}
 
 
-@pytest.mark.parametrize("method", ["hpg", "trpo"])
-def test_runs_in_jax_can_be_opened_evaluated_and_repeated(method: str, tmp_path: Path) -> None:
+def test_runs_in_jax_can_be_opened_evaluated_and_repeated(tmp_path: Path) -> None:
+    method = "hpg"
     settings = QUICK | {"env_kwargs": {"bits": 4}, "steps": 100}
     run = hindsight.train("hindsight/BitFlip-v0", method=method, seed=3, run_dir=tmp_path / "run", **settings)
     assert run.summary["status"] == "finished"
@@ -41,11 +41,11 @@ def test_runs_in_jax_can_be_opened_evaluated_and_repeated(method: str, tmp_path:
     assert fingerprint(run.path) == fingerprint(again.path)
 
 
-def test_any_env_with_either_kind_of_actions(tmp_path: Path) -> None:
-    for discrete in (True, False):
-        settings = QUICK | {"steps": 200, "num_envs": 1}
-        run = hindsight.train(lambda: LineEnv(discrete), method="ppo", run_dir=tmp_path / str(discrete), **settings)  # noqa: B023
-        assert run.summary["status"] == "finished"
+def test_an_env_object_with_discrete_actions(tmp_path: Path) -> None:
+    settings = QUICK | {"steps": 200, "num_envs": 1}
+    run = hindsight.train(LineEnv(discrete=True), method="ppo", run_dir=tmp_path / "run", **settings)
+    assert run.summary["status"] == "finished"
+    assert hindsight.load(run.path)({"observation": np.zeros(1), "desired_goal": np.ones(1)}) in range(3)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -86,10 +86,9 @@ sys.path.insert(0, sys.argv[2])
 from conftest import LineEnv
 small = {"goals": 8, "rows": 64, "hidden": [16]}
 quick = dict(quiet=True, seed=5, num_envs=4, episodes_per_cycle=4, eval_every=2, eval_episodes=4)
-for method in ("hpg", "a2c", "ppo", "trpo"):
-    hindsight.train("hindsight/BitFlip-v0", method=method, run_dir=f"{sys.argv[1]}/jax-{method}", steps=100,
-                    agent=small, **quick)
-    hindsight.train(LineEnv, method=method, run_dir=f"{sys.argv[1]}/line-{method}", steps=150, agent=small, **quick)
+bits = "hindsight/BitFlip-v0"
+for env, method in ((bits, "hpg"), (LineEnv, "a2c"), (LineEnv, "ppo"), (bits, "trpo")):
+    hindsight.train(env, method=method, run_dir=f"{sys.argv[1]}/{method}", steps=150, agent=small, **quick)
 hindsight.train(LineEnv, method="a3c", run_dir=f"{sys.argv[1]}/a3c", steps=300,
                 agent=small | {"deterministic": True, "workers": 3}, **quick)
 """
@@ -109,7 +108,7 @@ def test_same_seed_same_bytes_in_two_processes(tmp_path: Path) -> None:
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(i)), str(Path(__file__).parents[1])]
         subprocess.run(command, check=True, capture_output=True)
     names = sorted(path.name for path in (tmp_path / "0").iterdir())
-    assert len(names) == 9
+    assert len(names) == 5
     for name in names:
         assert fingerprint(tmp_path / "0" / name) == fingerprint(tmp_path / "1" / name), name
 
