@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, strata
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
+SUMS = 1 << 16  # how many sums of weights are added at a time
 BLOCK = 512
 PACKED = 384  # entries per block after packing
 
@@ -19,7 +21,8 @@ PACKED = 384  # entries per block after packing
 class RankWeights:
     """The sums 1, 1 + 2^-alpha, 1 + 2^-alpha + 3^-alpha, ...
 
-    Those for n entries begin those for n + 1, so one array serves every size; it grows with the buffer.
+    Those for n entries begin those for n + 1, so one array serves every size; it grows with the buffer, piece by
+    piece, so that the sums do not depend on when it grew.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -28,11 +31,13 @@ class RankWeights:
 
     def sums(self, n: int) -> Floats64:
         """The first n sums."""
-        known = len(self._sums)
-        if known < n:
-            ranks = np.arange(known + 1, max(n, 2 * known) + 1, dtype=np.float64)
-            start = self._sums[-1] if known else 0.0
-            self._sums = np.concatenate([self._sums, start + np.cumsum(ranks**-self.alpha)])
+        if len(self._sums) < n:
+            parts = [self._sums]
+            for known in range(len(self._sums), max(n, 2 * len(self._sums)), SUMS):
+                ranks = np.arange(known + 1, known + SUMS + 1, dtype=np.float64)
+                start = parts[-1][-1] if known else 0.0
+                parts.append(start + np.cumsum(ranks**-self.alpha))
+            self._sums = np.concatenate(parts)
         return self._sums[:n]
 
     def sample(self, n: int, entries: int, rng: np.random.Generator, stratified: bool) -> tuple[Ints, Floats64]:
@@ -100,6 +105,26 @@ class RankOrder:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
         return _at(self._entries, self._count, self._order, self._used, ranks), probabilities
+
+    def export_state(self) -> State:
+        """The entries and their priorities: their order, and so all that is drawn, follows from these."""
+        entries = np.flatnonzero(self._block >= 0).astype(np.int32)
+        return {"entries": entries, "priority": self._priority[entries]}
+
+    def restore_state(self, state: State) -> None:
+        entries = distinct(state["entries"], self.capacity)
+        priorities = fitting(state["priority"], "priority", entries.shape, np.float32)
+        check_priorities(priorities, FLOAT32_MAX)
+        ordered = entries[np.lexsort((entries, -priorities))]
+        self._priority[entries] = priorities
+        used = max(1, -(-len(entries) // PACKED))
+        block = np.arange(len(entries)) // PACKED
+        self._entries[block, np.arange(len(entries)) % PACKED] = ordered
+        self._block[:] = -1
+        self._block[ordered] = block
+        self._count[:] = np.bincount(block, minlength=len(self._count))
+        self._order[:] = np.arange(len(self._order))
+        self._used[0] = used
 
 
 @njit(cache=True)

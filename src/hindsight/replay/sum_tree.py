@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities, strata
+from hindsight.errors import HindsightError
+from hindsight.replay.priorities import check_ids, check_priorities, distinct, strata
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Floats64, Ints
 
 
@@ -62,6 +64,21 @@ class SumTree:
         ids = _draw(self._tree, self.capacity, strata(n, self.total, rng, stratified))
         return ids, self.probability(ids)
 
+    def export_state(self) -> State:
+        """The entries that can be drawn, and p^alpha of each: the sums above them follow."""
+        entries = np.flatnonzero(self._tree[self.capacity :]).astype(np.int32)
+        return {"entries": entries, "mass": self._tree[self.capacity + entries]}
+
+    def restore_state(self, state: State) -> None:
+        entries = distinct(state["entries"], self.capacity)
+        mass = fitting(state["mass"], "mass", entries.shape, np.float64)
+        if not (np.isfinite(mass).all() and (mass > 0).all()):
+            raise HindsightError("mass must be finite and more than 0")
+        self._tree[:] = 0.0
+        self._tree[self.capacity + entries] = mass
+        self._count[0] = len(entries)
+        _sum_up(self._tree, self.capacity)
+
 
 @njit(cache=True)
 def _set(tree: Floats64, count: Ints, capacity: int, ids: Ints, values: Floats64) -> None:
@@ -74,6 +91,12 @@ def _set(tree: Floats64, count: Ints, capacity: int, ids: Ints, values: Floats64
         while node >= 1:
             tree[node] = tree[2 * node] + tree[2 * node + 1]
             node >>= 1
+
+
+@njit(cache=True)
+def _sum_up(tree: Floats64, capacity: int) -> None:
+    for node in range(capacity - 1, 0, -1):
+        tree[node] = tree[2 * node] + tree[2 * node + 1]
 
 
 @njit(cache=True)
