@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hindsight.training.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["HindsightError", "evaluate", "load", "train"]
+__all__ = ["HindsightError", "evaluate", "load", "resume", "train"]
 
 
 # JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
@@ -33,6 +33,13 @@ def train(env: str | Env | EnvFactory, **options: Any) -> Run:
     from hindsight import api
 
     return api.train(env, **options)
+
+
+def resume(run: str | Path, **options: Any) -> Run:
+    """Go on with a stopped run as if it had not been stopped; see `hindsight.api.resume` for the options."""
+    from hindsight import api
+
+    return api.resume(run, **options)
 
 
 def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,19 +22,17 @@ from hindsight.gradients import config as gradients
 from hindsight.gradients import presets as gradient_presets
 from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
-from hindsight.training.console import Display
+from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
-from hindsight.training.off_policy import Progress, train_off_policy
+from hindsight.training.off_policy import train_off_policy
+from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.policy import Policy
 from hindsight.training.policy_gradient import train_policy_gradient
-from hindsight.training.run import Run, RunWriter
+from hindsight.training.run import Run, read_config
+from hindsight.training.session import Callback, Logger, follow
 
 AnyConfig = TrainConfig | gradients.OnPolicyConfig
-Callback = Callable[[Progress], bool | None]
-"""Called after every cycle; return True to stop the training."""
-Logger = Callable[[dict[str, float], int], Any]
-"""Called after every cycle with the metrics and the env step, as `wandb.log` is."""
 
 
 def train(
@@ -98,30 +97,60 @@ def train_config(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
+    resumed: Checkpoint | None = None,
 ) -> Run:
-    """Train with a complete config. An interrupt leaves a usable run directory, and is raised again."""
+    """Train with a complete config, from a checkpoint of the run in `run_dir` if one is given.
+
+    SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
+    """
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         if isinstance(config, gradients.OnPolicyConfig):
-            training = stack.enter_context(closing(train_policy_gradient(config, spec, make_env)))
+            training = stack.enter_context(closing(train_policy_gradient(config, spec, make_env, resumed)))
         else:
             make_agent(config.agent, spec)
             slot_count(spec, config.replay.capacity)
-            envs: EnvBatch = make_batch(make_env, spec, config.num_envs, config.simulator, config.workers)
+            how = (config.simulator, config.workers, config.env_timeout, config.env_failures)
+            envs: EnvBatch = make_batch(make_env, spec, config.num_envs, *how)
             stack.callback(envs.close)
-            training = stack.enter_context(closing(train_off_policy(config, spec, envs)))
-        run = Run.create(config, run_dir)
-        writer = stack.enter_context(RunWriter(run))
-        display = stack.enter_context(Display(config, quiet))
-        for progress in training:
-            writer.write(progress)
-            display.show(progress)
-            if logger is not None:
-                logger(dict(progress.metrics), progress.step)
-            answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
-            if any(answers):
-                break
+            learning = OffPolicyState(config, spec, envs)
+            if resumed is not None:
+                restore(learning, resumed)
+            training = stack.enter_context(closing(train_off_policy(config, spec, learning)))
+        run = Run.create(config, run_dir) if resumed is None else Run(Path(run_dir or ""), config)
+        follow(training, run, resumed, callbacks, logger, quiet)
     return run
+
+
+def resume(
+    run: str | Path,
+    *,
+    steps: int = 0,
+    env: Env | EnvFactory | None = None,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Go on with a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
+
+    `steps` are added to those that it was made for; schedules then stretch over the new total. A run that was trained
+    on a function or an object instead of an id needs it again, as `env`.
+    """
+    path = Path(run)
+    if not path.is_dir():
+        raise HindsightError(f"{path} does not exist")
+    if steps < 0:
+        raise HindsightError(f"steps must be 0 or more, got {steps}")
+    checkpoint, skipped = Checkpoints(path / "checkpoints").newest()
+    for problem in skipped:
+        warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=2)
+    config = read_config(checkpoint.config)
+    config = replace(config, steps=config.steps + steps)
+    if checkpoint.step >= config.steps:
+        raise HindsightError(f"{path} is finished, with {checkpoint.step} steps: say how many more, with --steps")
+    make_env = factory(config.env if env is None else env, config.env_kwargs)
+    spec = describe(config.env, make_env, config.max_episode_steps)
+    return train_config(config, spec, make_env, path, callbacks, logger, quiet, checkpoint)
 
 
 def load(run: str | Path) -> Policy:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import tyro
 
@@ -21,6 +21,9 @@ from hindsight.errors import HindsightError, nearest
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig
 from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
 from hindsight.presets import PresetName
+
+if TYPE_CHECKING:
+    from hindsight.training.run import Run
 
 # ---------------------------------------------------------------------------------------------------------- commands
 
@@ -98,16 +101,59 @@ def train(arguments: Sequence[str]) -> int:
     if options.settings.max_episode_steps != time_limit:
         spec = api.describe(env, make_env, options.settings.max_episode_steps)
     run = api.train_config(options.settings, spec, make_env, options.run_dir, quiet=options.quiet)
+    return _finish(run, options.quiet)
+
+
+def _finish(run: Run, quiet: bool) -> int:
+    """Draw the learning curve of a finished run, and say what can be done with it."""
+    env = run.config.env
     with contextlib.suppress(ImportError):  # a picture for those who have the report extra
         from hindsight.report.curves import draw
 
         draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
-    if not options.quiet:
+    if not quiet:
         print(
             f"run: {run.path}   success rate {run.summary['success_rate']:.2f}   {run.summary['minutes']:.1f} minutes"
         )
         print(f"next: hindsight eval {run.path} · hindsight watch {run.path}")
     return 0
+
+
+@dataclass
+class Resume:
+    """Go on with a stopped run, as if it had not been stopped."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+    steps: int = 0
+    """Env steps to add to those that the run was made for."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def resume(arguments: Sequence[str]) -> int:
+    from hindsight import api
+
+    options = parse(Resume, arguments, "hindsight resume")
+    return _finish(api.resume(options.run, steps=options.steps, quiet=options.quiet), options.quiet)
+
+
+@dataclass
+class Verify:
+    """Check every file of a run."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run directory."""
+
+
+def verify(arguments: Sequence[str]) -> int:
+    from hindsight.training.verify import verify
+
+    options = parse(Verify, arguments, "hindsight verify")
+    findings = verify(options.run)
+    for finding in findings:
+        print(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}")
+    return 1 if any(finding.state == "BROKEN" for finding in findings) else 0
 
 
 @dataclass
@@ -359,6 +405,8 @@ def demo(arguments: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train, "train on a goal env"),
+    "resume": (resume, "go on with a stopped run"),
+    "verify": (verify, "check every file of a run"),
     "eval": (evaluate, "evaluate a run's policy on fresh episodes"),
     "watch": (watch, "video (or window) of a run's policy"),
     "plot": (plot, "learning curves of runs"),
@@ -387,8 +435,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (OSError, MemoryError, OverflowError) as error:
         print(f"hindsight: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\nhindsight: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"\nhindsight: {interrupt.args[0] if interrupt.args else 'interrupted'}", file=sys.stderr)
         sys.exit(130)
 
 

@@ -19,8 +19,12 @@ Act = Callable[[Floats, Floats], Array | tuple[Array, Floats]]
 A stochastic policy returns their log-probabilities [n], too. Envs are given actions clipped to their box."""
 
 
+ATTEMPTS = 3
+"""How often episodes are played again if not one of them is left."""
+
+
 class Collector:
-    """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation diverged are left out."""
+    """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation failed are left out."""
 
     def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
         self.envs = envs
@@ -28,11 +32,12 @@ class Collector:
 
     def collect(self, act: Act, seeds: Sequence[int]) -> Episodes:
         size = self.envs.num_envs
-        rounds = [self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)]
-        episodes = Episodes.concatenate(rounds)
-        if len(episodes) == 0:
-            raise HindsightError(f"{self.spec.id}: all {len(seeds)} simulations diverged in one round")
-        return episodes
+        for _ in range(ATTEMPTS):
+            rounds = [self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)]
+            episodes = Episodes.concatenate(rounds)
+            if len(episodes):
+                return episodes
+        raise HindsightError(f"{self.spec.id}: all {len(seeds)} simulations failed, {ATTEMPTS} times in a row")
 
     def _round(self, act: Act, seeds: Sequence[int]) -> Episodes:
         n, horizon, spec = len(seeds), self.spec.horizon, self.spec

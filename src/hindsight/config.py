@@ -134,6 +134,18 @@ class PriorityConfig:
 
 
 @dataclass(frozen=True)
+class CheckpointConfig:
+    """When everything is saved, so that the run can go on from there."""
+
+    minutes: float = 5.0
+    """A checkpoint is made at the first evaluation after so many minutes, at the latest after twice as many."""
+    keep: int = 2
+    """How many of the newest are kept, besides the one with the highest success rate."""
+    when_failed: Literal["continue", "stop"] = "continue"
+    """What to do if something cannot be saved (a full disk, say): say so and go on, or stop."""
+
+
+@dataclass(frozen=True)
 class TrainConfig:
     """A training of an off-policy learner with hindsight replay."""
 
@@ -167,9 +179,14 @@ class TrainConfig:
     """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
     overlap: bool = False
     """Simulate the next episodes while learning, with the parameters of one cycle ago."""
+    env_timeout: float = 60.0
+    """Seconds that envs in a worker process may take for one step or reset, before they count as hung."""
+    env_failures: int = 5
+    """Failures of worker processes without a whole round of episodes in between, before the run stops."""
     agent: DDPGConfig | DQNConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     priority: PriorityConfig = field(default_factory=PriorityConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -189,6 +206,8 @@ _AT_LEAST_ONE = (
     "replay.capacity",
     "priority.every",
     "priority.fresh",
+    "env_failures",
+    "checkpoint.keep",
 )
 _NOT_NEGATIVE = (
     "seed",
@@ -204,8 +223,9 @@ _NOT_NEGATIVE = (
     "priority.epsilon",
     "priority.floor",
     "priority.hardness",
+    "checkpoint.minutes",
 )
-_POSITIVE = ("agent.clip_observation", "agent.clip_normalized", "agent.normalizer_epsilon")
+_POSITIVE = ("env_timeout", "agent.clip_observation", "agent.clip_normalized", "agent.normalizer_epsilon")
 _SHARES = (
     "policy_average",
     "agent.target_average",
@@ -320,6 +340,7 @@ def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _choices() -> dict[str, tuple[str, ...]]:
     """The values of every setting that has a fixed set of them."""
     groups = {"": TrainConfig, "agent.": DDPGConfig, "replay.": ReplayConfig, "priority.": PriorityConfig}
+    groups |= {"checkpoint.": CheckpointConfig}
     choices: dict[str, tuple[str, ...]] = {"agent.method": ("ddpg", "dqn")}
     for prefix, kind in groups.items():
         for name, hint in get_type_hints(kind).items():
@@ -328,7 +349,7 @@ def _choices() -> dict[str, tuple[str, ...]]:
     return choices
 
 
-_GROUPS = ("agent", "replay", "priority")
+_GROUPS = ("agent", "replay", "priority", "checkpoint")
 _CHOICES = _choices()
 _OPTIONAL = {"agent.gamma": float, "max_episode_steps": int, "workers": int, "priority.alpha": float}
 

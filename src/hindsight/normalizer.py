@@ -9,6 +9,7 @@ import numpy as np
 
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
+from hindsight.saving.tree import State, between, fitting
 from hindsight.types import Array, Tensor
 
 
@@ -33,6 +34,14 @@ class Moments:
         self.squares += ((rows - mean) ** 2).sum(axis=0) + delta**2 * (self.count * n / total)
         self.mean = self.mean + delta * (n / total)
         self.count = total
+
+    def export_state(self) -> State:
+        return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
+
+    def restore_state(self, state: State) -> None:
+        self.count = between(state["count"], "count", 0, 2**62)
+        self.mean = fitting(state["mean"], "mean", self.mean.shape, np.float64)
+        self.squares = fitting(state["squares"], "squares", self.mean.shape, np.float64)
 
     @property
     def deviation(self) -> Array:
@@ -66,6 +75,13 @@ class Normalizer:
         self.observation.add(np.clip(episodes.observation[visited], -self.clip, self.clip))
         self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
         self.goal.add(self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0)))
+
+    def export_state(self) -> State:
+        return {"observation": self.observation.export_state(), "goal": self.goal.export_state()}
+
+    def restore_state(self, state: State) -> None:
+        self.observation.restore_state(state["observation"])
+        self.goal.restore_state(state["goal"])
 
     def scale(self) -> Scale:
         o, g = self.observation, self.goal

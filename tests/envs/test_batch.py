@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import pytest
 
 from conftest import LineEnv
 from hindsight.collect import Collector, episode_seeds
-from hindsight.envs.batch import LocalEnvs, WorkerEnvs, make_batch
+from hindsight.envs.batch import LocalEnvs, make_batch
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import factory
+from hindsight.envs.processes import WorkerEnvs
 from hindsight.episodes import Episodes
-from hindsight.errors import HindsightError
 from hindsight.types import Array, Floats
 
 
@@ -90,37 +87,6 @@ def test_envs_of_a_script_reach_the_workers() -> None:
 
 def test_cheap_envs_stay_in_the_process() -> None:
     assert isinstance(make_batch(LineEnv, inspect(LineEnv()), 4), LocalEnvs)
-
-
-class Failing(LineEnv):
-    def step(self, action: Any) -> Any:
-        raise ZeroDivisionError("the arm fell off")
-
-
-class Broken(LineEnv):
-    def step(self, action: Any) -> Any:
-        raise HindsightError("ask for the spare part")
-
-
-@pytest.mark.parametrize(
-    ("env", "error", "message"), [(Failing, RuntimeError, "fell off"), (Broken, HindsightError, "spare")]
-)
-def test_an_error_in_a_worker_is_shown(env: Any, error: Any, message: str) -> None:
-    envs = WorkerEnvs(env, 2, 12, 2)
-    envs.reset([1, 2])
-    with pytest.raises(error, match=message):
-        envs.step(np.zeros((2, 1), np.float32))
-    envs.close()
-
-
-def test_a_killed_worker_is_named() -> None:
-    envs = WorkerEnvs(LineEnv, 2, 12, 2)
-    envs.reset([1, 2])
-    os.kill(envs._processes[1].pid, signal.SIGKILL)
-    envs._processes[1].wait()
-    with pytest.raises(RuntimeError, match="worker process 1 ended unexpectedly"):
-        envs.step(np.zeros((2, 1), np.float32))
-    envs.close()
 
 
 def test_seeds_of_streams_do_not_overlap() -> None:

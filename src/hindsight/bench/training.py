@@ -12,6 +12,7 @@ from hindsight.config import DDPGConfig, ReplayConfig, TrainConfig
 from hindsight.envs.batch import make_batch
 from hindsight.envs.make import factory
 from hindsight.training.off_policy import train_off_policy
+from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.run import machine, versions
 
 ENV = "FetchPush-v4"
@@ -38,7 +39,7 @@ def ours() -> dict[str, float]:
     make_env = factory(ENV)
     spec = describe(ENV, make_env)
     envs = make_batch(make_env, spec, num)
-    training = train_off_policy(config, spec, envs)
+    training = train_off_policy(config, spec, OffPolicyState(config, spec, envs))
     for _ in range(WARM_UP):
         before = next(training)
     for _ in range(MEASURED):

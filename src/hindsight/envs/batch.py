@@ -1,4 +1,4 @@
-"""Several envs stepped together, one episode each: in this process, or divided among worker processes.
+"""Several envs stepped together, one episode each: in this process, on threads, or in worker processes.
 
 Every episode starts with `reset(seed=...)`, so what happens in it depends on its seed and actions only, never on which
 env object, process or order it ran in.
@@ -7,21 +7,17 @@ env object, process or order it ran in.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
 
 from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
 from hindsight.envs.make import Env, EnvFactory
 from hindsight.errors import HindsightError
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats
 
 
@@ -36,7 +32,7 @@ class Frame:
     terminated: Bools
     truncated: Bools
     success: Bools
-    diverged: Bools  # the simulation broke: the episode must not be used
+    diverged: Bools  # the simulation or its process broke: the episode must not be used
 
 
 class EnvBatch(Protocol):
@@ -47,6 +43,11 @@ class EnvBatch(Protocol):
     def reset(self, seeds: Sequence[int]) -> Frame: ...
 
     def step(self, actions: Array) -> Frame: ...
+
+    def export_state(self) -> State:
+        """Between two rounds of episodes: what later ones depend on besides their seeds and actions."""
+
+    def restore_state(self, state: State) -> None: ...
 
     def close(self) -> None: ...
 
@@ -103,91 +104,44 @@ class LocalEnvs:
             np.zeros(len(self._rows), np.bool_),
         )
 
+    def export_state(self) -> State:
+        """By env; those that keep nothing from one episode to the next are left out."""
+        states = {f"env_{i}": _export_env(env) for i, env in enumerate(self.envs)}
+        return {name: state for name, state in states.items() if state is not None}
+
+    def restore_state(self, state: State) -> None:
+        for i, env in enumerate(self.envs):
+            if f"env_{i}" in state:
+                _restore_env(env, state[f"env_{i}"])
+
     def close(self) -> None:
         for env in self.envs:
             env.close()
 
 
-class WorkerEnvs:
-    """Envs divided among worker processes, each of which steps its share in turn.
+def _export_env(env: Env) -> State | None:
+    """The env's own `export_state()` if it has one; of a MuJoCo robot, the state of its simulation; else nothing."""
+    if env.has_wrapper_attr("export_state"):
+        exported: State = env.get_wrapper_attr("export_state")()
+        return exported
+    if not type(env.unwrapped).__module__.startswith("gymnasium_robotics."):
+        return None
+    from hindsight.envs.mujoco_state import integration_state
 
-    Workers are fresh interpreters (`python -m hindsight.envs.worker`), so scripts need no `__main__` guard, and no
-    thread of JAX is forked.
-    """
+    robot: Any = env.unwrapped
+    return {"simulation": integration_state(robot.model, robot.data)}
 
-    def __init__(self, make_env: EnvFactory, num_envs: int, max_episode_steps: int, workers: int) -> None:
-        self.num_envs = num_envs
-        sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(workers, num_envs))]
-        self._pipes: list[Connection] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
-        try:
-            for size in sizes:
-                self._start(cloudpickle.dumps((make_env, size, max_episode_steps)))
-            for i in range(len(self._pipes)):
-                self._receive(i)
-        except BaseException:
-            self.close()
-            raise
 
-    def _start(self, work: bytes) -> None:
-        ours, theirs = Pipe()
-        self._pipes.append(ours)
-        self._processes.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "hindsight.envs.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-                start_new_session=True,  # Ctrl-C belongs to the main process
-            )
-        )
-        theirs.close()
-        ours.send_bytes(work)
+def _restore_env(env: Env, state: State) -> None:
+    if env.has_wrapper_attr("restore_state"):
+        env.get_wrapper_attr("restore_state")(state)
+        return
+    from hindsight.envs.mujoco_state import integration_state, set_integration_state
 
-    def reset(self, seeds: Sequence[int]) -> Frame:
-        return self._call("reset", np.asarray(seeds))
-
-    def step(self, actions: Array) -> Frame:
-        return self._call("step", actions)
-
-    def _call(self, method: str, rows: Array) -> Frame:
-        workers = len(self._pipes)
-        used = range(min(workers, len(rows)))
-        for i in used:
-            self._send(i, (method, rows[i::workers]))  # row r always goes to env r, which is worker r % workers'
-        frames = [self._receive(i) for i in used]
-        order = np.argsort(np.concatenate([np.arange(len(rows))[i::workers] for i in used]))
-        return Frame(*(np.concatenate(parts)[order] for parts in zip(*frames, strict=True)))
-
-    def _send(self, i: int, message: Any) -> None:
-        try:
-            self._pipes[i].send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            self._died(i)
-
-    def _receive(self, i: int) -> Any:
-        try:
-            kind, value = self._pipes[i].recv()
-        except (EOFError, ConnectionResetError):
-            self._died(i)
-        if kind == "error":
-            raise HindsightError(value)
-        if kind == "crash":
-            raise RuntimeError(f"an env failed in a worker process:\n{value}")
-        return value
-
-    def _died(self, i: int) -> Any:
-        code = self._processes[i].wait()
-        raise RuntimeError(f"env worker process {i} ended unexpectedly with exit code {code}")
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    robot: Any = env.unwrapped
+    size = integration_state(robot.model, robot.data).shape
+    saved = fitting(state["simulation"], "simulation", size, np.float64)
+    set_integration_state(robot.model, robot.data, saved)
 
 
 SLOW_STEP_SECONDS = 2e-4
@@ -230,16 +184,31 @@ class ThreadedEnvs:
             self._diverged,
         )
 
+    def export_state(self) -> State:
+        return self.simulations.export_state()
+
+    def restore_state(self, state: State) -> None:
+        own = self.simulations.export_state()
+        saved = {k: fitting(state[k], k, v.shape, v.dtype) for k, v in own.items() if isinstance(v, np.ndarray)}
+        self.simulations.restore_state({**saved, "generators": state["generators"]})
+
     def close(self) -> None:
         self.simulations.close()
 
 
 def make_batch(
-    make_env: EnvFactory, spec: GoalEnvSpec, num_envs: int, simulator: str = "auto", workers: int | None = None
+    make_env: EnvFactory,
+    spec: GoalEnvSpec,
+    num_envs: int,
+    simulator: str = "auto",
+    workers: int | None = None,
+    timeout: float = 60.0,
+    max_failures: int = 5,
 ) -> EnvBatch:
     """`num_envs` envs together, on `workers` threads or processes (one per core if None).
 
     auto: threads for Fetch and Hand; for others processes, where a step costs more than talking to one; else inline.
+    `timeout` and `max_failures` are for processes: see `WorkerEnvs`.
     """
     workers = workers or os.cpu_count() or 1
     if simulator in ("auto", "threads"):
@@ -250,7 +219,9 @@ def make_batch(
             raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
     slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
     if simulator == "processes" or (simulator == "auto" and slow):
-        return WorkerEnvs(make_env, num_envs, spec.horizon, workers)
+        from hindsight.envs.processes import WorkerEnvs
+
+        return WorkerEnvs(make_env, num_envs, spec.horizon, workers, timeout, max_failures)
     return LocalEnvs(make_env, num_envs, spec.horizon)
 
 

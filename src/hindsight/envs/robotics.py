@@ -17,6 +17,7 @@ from gymnasium_robotics.envs.shadow_dexterous_hand.reach import FINGERTIP_SITE_N
 from gymnasium_robotics.utils import rotations
 from mjbatch import Batch
 
+from hindsight.envs.mujoco_state import integration_state
 from hindsight.types import Array, Ints
 
 DERIVED = ("xpos", "xquat", "site_xpos", "site_xmat", "cdof", "subtree_com")
@@ -74,14 +75,6 @@ class Physics:
             angular[:, i, dofs] = axis[..., i]
         qvel = self.qvel[rows][..., None]
         return (linear @ qvel)[..., 0], (angular @ qvel)[..., 0]
-
-
-def integration_state(model: Any, data: Any) -> Array:
-    """All that the next step of a simulation depends on, as one vector."""
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.empty(mujoco.mj_stateSize(model, kind))
-    mujoco.mj_getState(model, data, state, kind)
-    return state
 
 
 def _start_state(template: Any) -> Array:

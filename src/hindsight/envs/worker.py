@@ -5,10 +5,9 @@ from __future__ import annotations
 import pickle
 import sys
 import traceback
-from dataclasses import fields
 from multiprocessing.connection import Connection
 
-from hindsight.envs.batch import Frame, LocalEnvs
+from hindsight.envs.batch import LocalEnvs
 from hindsight.errors import HindsightError
 
 
@@ -19,9 +18,8 @@ def main() -> None:
         envs = LocalEnvs(make_env, num_envs, max_episode_steps)
         pipe.send(("ready", None))
         while True:
-            method, rows = pipe.recv()
-            frame: Frame = getattr(envs, method)(rows)
-            pipe.send(("frame", tuple(getattr(frame, f.name) for f in fields(frame))))
+            method, arguments = pipe.recv()
+            pipe.send(("answer", getattr(envs, method)(*arguments)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the main process has closed the pipe, or is gone
     except HindsightError as error:

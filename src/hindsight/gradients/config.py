@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Suppress
 
-from hindsight.config import flatten
+from hindsight.config import CheckpointConfig, flatten
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
 
@@ -153,7 +153,12 @@ class OnPolicyConfig:
     """jax: bit flip, rooms. auto: jax or threads where possible, else processes if a step is slow, else inline."""
     workers: int | None = None
     """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
+    env_timeout: float = 60.0
+    """Seconds that envs in a worker process may take for one step or reset, before they count as hung."""
+    env_failures: int = 5
+    """Failures of worker processes without a whole round of episodes in between, before the run stops."""
     agent: LearnerConfig = field(default_factory=HPGConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -161,20 +166,21 @@ class OnPolicyConfig:
 
 _RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     (
-        "steps num_envs episodes_per_cycle eval_every eval_episodes max_episode_steps workers agent.critic_updates "
-        "agent.workers agent.epochs agent.minibatches agent.conjugate_steps agent.backtracks",
+        "steps num_envs episodes_per_cycle eval_every eval_episodes max_episode_steps workers env_failures "
+        "checkpoint.keep agent.critic_updates agent.workers agent.epochs agent.minibatches agent.conjugate_steps "
+        "agent.backtracks",
         lambda x: x >= 1,
         "at least 1",
     ),
     (
         "seed agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
-        "agent.damping",
+        "agent.damping checkpoint.minutes",
         lambda x: x >= 0,
         "0 or more",
     ),
     (
         "agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized agent.normalizer_epsilon "
-        "agent.clip agent.max_kl",
+        "agent.clip agent.max_kl env_timeout",
         lambda x: x > 0,
         "more than 0",
     ),
@@ -202,18 +208,19 @@ def with_settings(config: OnPolicyConfig, settings: Mapping[str, Any]) -> OnPoli
     """A copy with some settings changed: by dotted name, or nested as {"agent": {"goals": 100}}."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        nested = isinstance(value, Mapping) and name == "agent"
-        flat |= {f"agent.{leaf}": inner for leaf, inner in value.items()} if nested else {name: value}
+        nested = isinstance(value, Mapping) and name in ("agent", "checkpoint")
+        flat |= {f"{name}.{leaf}": inner for leaf, inner in value.items()} if nested else {name: value}
     known = flatten(config)
-    changes: dict[str, dict[str, Any]] = {"": {}, "agent": {}}
+    changes: dict[str, dict[str, Any]] = {"": {}, "agent": {}, "checkpoint": {}}
     for name, value in flat.items():
         if name not in known:
             raise HindsightError(f"unknown setting {name!r}.{nearest(name, known)}")
         group, _, leaf = name.rpartition(".")
-        owner: Any = config.agent if group else config
+        owner: Any = getattr(config, group) if group else config
         changes[group][leaf] = _typed(name, typing.get_type_hints(type(owner))[leaf], value)
     agent: Any = dataclasses.replace(config.agent, **changes["agent"])
-    return dataclasses.replace(config, agent=agent, **changes[""])
+    checkpoint = dataclasses.replace(config.checkpoint, **changes["checkpoint"])
+    return dataclasses.replace(config, agent=agent, checkpoint=checkpoint, **changes[""])
 
 
 def _typed(name: str, kind: Any, value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hindsight.goals import DESIRED
+from hindsight.saving.tree import State, all_between, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
 GoalNumbers = Literal["uniform", "late", "early", "early_doubled"]
@@ -101,6 +102,18 @@ class Pairs:
     def set_goals(self, ids: Ints, goal_time: Ints) -> None:
         """The alternate pairs `ids` pursue what was achieved at these times of their own episode."""
         self._goal_time[ids - self.actual] = goal_time
+
+    def used(self, values: Array, episodes: int) -> tuple[Array, Array]:
+        """Of values by pair, views of those of the first slots: with actual goals, and with alternate ones."""
+        return values[: episodes * self.horizon], values[self.actual :][: episodes * self.per_episode]
+
+    def export_state(self, episodes: int) -> State:
+        return {"goal_time": self._goal_time[: episodes * self.per_episode].copy()}
+
+    def restore_state(self, state: State, episodes: int) -> None:
+        used = self._goal_time[: episodes * self.per_episode]
+        saved = fitting(state["goal_time"], "goal_time", used.shape, used.dtype)
+        used[:] = all_between(saved, "goal_time", 0, self.horizon)
 
     def same_transition(self, ids: Ints) -> tuple[Ints, Ints]:
         """All other pairs that there is room for at the transitions of `ids`, and which of `ids` each belongs to."""

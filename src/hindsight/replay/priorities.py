@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from hindsight.errors import HindsightError
+from hindsight.saving.tree import State, all_between
 from hindsight.types import Array, Floats64, Ints, Tensor
 
 
@@ -32,6 +33,10 @@ class PriorityIndex(Protocol):
 
     def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]: ...
 
+    def export_state(self) -> State: ...
+
+    def restore_state(self, state: State) -> None: ...
+
 
 def check_ids(ids: Array, capacity: int) -> Ints:
     """The ids as integers, or an error if one is not an entry."""
@@ -48,6 +53,18 @@ def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
     if wrong.any():
         raise HindsightError(f"priorities must be finite and 0 or more, got {checked[wrong][0]}")
     return checked
+
+
+def distinct(entries: Array, capacity: int) -> Ints:
+    """Saved entries as integers, or an error if they are not entries, or one is there twice."""
+    if entries.dtype.kind != "i" or entries.ndim != 1:
+        raise HindsightError(f"entries must be whole numbers in a row, got {entries.dtype} {list(entries.shape)}")
+    ids: Ints = all_between(entries, "entries", 0, capacity - 1).astype(np.int64)
+    seen = np.zeros(capacity, np.bool_)
+    seen[ids] = True
+    if np.count_nonzero(seen) != len(ids):
+        raise HindsightError("an entry has two priorities")
+    return ids
 
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)

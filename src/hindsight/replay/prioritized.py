@@ -10,6 +10,7 @@ from hindsight.config import PriorityConfig
 from hindsight.replay.pairs import Pairs
 from hindsight.replay.priorities import check_priorities
 from hindsight.replay.queues import ALPHA, Kind, Queues
+from hindsight.saving.tree import State, between, fitting
 from hindsight.types import Array, Floats64, Ints, Tensor
 
 
@@ -102,3 +103,26 @@ class Priorities:
     def age(self, ids: Ints) -> Array:
         """How many collections ago the priorities were set."""
         return (self.now - self._set_at[ids].astype(np.int64)) % 2**16
+
+    def export_state(self, episodes: int) -> State:
+        """Of the first `episodes` slots, those in use."""
+        return {
+            "pairs": self.pairs.export_state(episodes),
+            "queues": self.queues.export_state(),
+            "now": self.now,
+            "stored_at": self._stored_at[:episodes].copy(),
+            "set_at": np.concatenate(self.pairs.used(self._set_at, episodes)),
+            "episode_weight": self._episode_weight[:episodes].copy(),
+            "values": self._values.copy(),
+        }
+
+    def restore_state(self, state: State, episodes: int) -> None:
+        self.pairs.restore_state(state["pairs"], episodes)
+        self.queues.restore_state(state["queues"])
+        self.now = between(state["now"], "now", 0, 2**62)
+        self._stored_at[:episodes] = fitting(state["stored_at"], "stored_at", (episodes,), np.int64)
+        self._episode_weight[:episodes] = fitting(state["episode_weight"], "episode_weight", (episodes,), np.float32)
+        self._values[:] = fitting(state["values"], "values", (2,), np.float64)
+        actual, alternate = self.pairs.used(self._set_at, episodes)
+        set_at = fitting(state["set_at"], "set_at", (len(actual) + len(alternate),), np.uint16)
+        actual[:], alternate[:] = set_at[: len(actual)], set_at[len(actual) :]

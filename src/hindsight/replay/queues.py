@@ -12,6 +12,7 @@ from hindsight.replay.priorities import PriorityIndex
 from hindsight.replay.rank_heap import RankHeap
 from hindsight.replay.rank_order import RankOrder
 from hindsight.replay.sum_tree import SumTree
+from hindsight.saving.tree import State
 from hindsight.types import Array, Floats64, Ints
 
 Kind = Literal["proportional", "rank", "rank_heap"]
@@ -73,6 +74,13 @@ class Queues:
                 ids[here], odds[here] = drawn + first, probability * len(index)
                 done += count
         return ids, odds
+
+    def export_state(self) -> State:
+        return {f"queue_{i}": index.export_state() for i, index in enumerate(self.indexes)}
+
+    def restore_state(self, state: State) -> None:
+        for i, index in enumerate(self.indexes):
+            index.restore_state(state[f"queue_{i}"])
 
     def _split(self, ids: Ints) -> list[tuple[PriorityIndex, Array, Ints]]:
         """For each queue: its index, which of `ids` are in it, and their numbers there."""

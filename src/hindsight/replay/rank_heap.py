@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, distinct
 from hindsight.replay.rank_order import RankWeights
+from hindsight.saving.tree import State, between, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
 
@@ -77,6 +78,22 @@ class RankHeap:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
         return self._heap[ranks].astype(np.int64), probabilities
+
+    def export_state(self) -> State:
+        """The entries in the order of the heap, and their priorities."""
+        heap = self._heap[: len(self)].copy()
+        return {"entries": heap, "priority": self._priority[heap], "updates": self._updates}
+
+    def restore_state(self, state: State) -> None:
+        entries = distinct(state["entries"], self.capacity)
+        priorities = fitting(state["priority"], "priority", entries.shape, np.float32)
+        check_priorities(priorities, FLOAT32_MAX)
+        self._heap[: len(entries)] = entries
+        self._priority[entries] = priorities
+        self._position[:] = -1
+        self._position[entries] = np.arange(len(entries))
+        self._size[0] = len(entries)
+        self._updates = between(state["updates"], "updates", 0, self.sort_every)
 
 
 @njit(cache=True)

@@ -12,9 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, strata
+from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
+SUMS = 1 << 16  # how many sums of weights are added at a time, so that they do not depend on how it grew
 BLOCK = 128
 PACKED = 112  # entries per block after packing
 COARSE = 64  # every so many-th sum is looked at first
@@ -23,7 +25,8 @@ COARSE = 64  # every so many-th sum is looked at first
 class RankWeights:
     """The sums 1, 1 + 2^-alpha, 1 + 2^-alpha + 3^-alpha, ...
 
-    Those for n entries begin those for n + 1, so one array serves every size; it grows with the buffer.
+    Those for n entries begin those for n + 1, so one array serves every size; it grows with the buffer, piece by
+    piece, so that the sums do not depend on when it grew.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -33,11 +36,13 @@ class RankWeights:
 
     def sums(self, n: int) -> Floats64:
         """The first n sums."""
-        known = len(self._sums)
-        if known < n:
-            ranks = np.arange(known + 1, max(n, 2 * known) + 1, dtype=np.float64)
-            start = self._sums[-1] if known else 0.0
-            self._sums = np.concatenate([self._sums, start + np.cumsum(ranks**-self.alpha)])
+        if len(self._sums) < n:
+            parts = [self._sums]
+            for known in range(len(self._sums), max(n, 2 * len(self._sums)), SUMS):
+                ranks = np.arange(known + 1, known + SUMS + 1, dtype=np.float64)
+                start = parts[-1][-1] if known else 0.0
+                parts.append(start + np.cumsum(ranks**-self.alpha))
+            self._sums = np.concatenate(parts)
             self._coarse = self._sums[COARSE - 1 :: COARSE].copy()
         return self._sums[:n]
 
@@ -124,6 +129,19 @@ class RankOrder:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
         return _at(self._blocks, ranks), probabilities
+
+    def export_state(self) -> State:
+        """The entries and their priorities: their order, and so all that is drawn, follows from these."""
+        entries = np.flatnonzero(self._blocks.block >= 0).astype(np.int32)
+        return {"entries": entries, "priority": self.priority(entries.astype(np.int64)).astype(np.float32)}
+
+    def restore_state(self, state: State) -> None:
+        entries = distinct(state["entries"], self.capacity)
+        priorities = fitting(state["priority"], "priority", entries.shape, np.float32)
+        check_priorities(priorities, FLOAT32_MAX)
+        order = np.lexsort((entries, -priorities))
+        self._blocks.block[:] = -1
+        _fill(self._blocks, entries[order].astype(np.int32), priorities[order])
 
 
 @njit(cache=True)
@@ -249,6 +267,13 @@ def _pack(b: Blocks) -> None:
         n = b.counts[block]
         ids[j : j + n], keys[j : j + n] = b.entries[block, :n], b.keys[block, :n]
         j += n
+    _fill(b, ids, keys)
+
+
+@njit(cache=True)
+def _fill(b: Blocks, ids: Array, keys: Array) -> None:
+    """Hold these entries, given in their order, and no others."""
+    total = len(ids)
     for k in range(len(b.order)):
         n = min(max(total - k * PACKED, 0), PACKED)
         first = k * PACKED
@@ -258,6 +283,7 @@ def _pack(b: Blocks) -> None:
             b.block[ids[first + i]] = k
         _stand(b, k, k, b.keys[k, n - 1] if n else 0.0)
     b.size[0] = max(1, (total + PACKED - 1) // PACKED)
+    b.size[1] = total
 
 
 @njit(cache=True)

@@ -20,6 +20,7 @@ from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.prioritized import Priorities, TDErrors
 from hindsight.replay.samplers import MovedSampler, Sampler, UniformSampler
 from hindsight.replay.storage import Storage, at
+from hindsight.saving.tree import State
 from hindsight.types import Array, Bools, Floats, Ints, Tensor
 
 
@@ -241,3 +242,24 @@ class HindsightReplay:
         else:
             at_goal = np.zeros_like(happened)
         return np.where(own, happened, at_goal | failed)
+
+    # --------------------------------------------------------------------------------------------------------- saving
+
+    def export_state(self) -> State:
+        """All that is stored, as copies: with the generator that is passed in, all that sampling depends on."""
+        state = {
+            "storage": self.storage.export_state(),
+            "sampler": self.sampler.export_state(),
+            "ends_on_success": self.ends_on_success,
+        }
+        if self.priorities is not None:
+            state["priorities"] = self.priorities.export_state(self.storage.size)
+        return state
+
+    def restore_state(self, state: State) -> None:
+        """Go on from an exported state of a replay with the same settings."""
+        self.storage.restore_state(state["storage"])
+        self.sampler.restore_state(state["sampler"], self.storage)
+        self.ends_on_success = bool(state["ends_on_success"])
+        if self.priorities is not None:
+            self.priorities.restore_state(state["priorities"], self.storage.size)

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from hindsight.replay.storage import Storage
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Bools, Floats, Ints
 
 
@@ -16,6 +17,10 @@ class Sampler(Protocol):
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Slots and steps, both [batches, batch_size]."""
+
+    def export_state(self) -> State: ...
+
+    def restore_state(self, state: State, storage: Storage) -> None: ...
 
 
 class UniformSampler:
@@ -39,6 +44,16 @@ class UniformSampler:
             if len(self._weights) == 0:
                 self._weights = np.zeros(storage.slots)
             self._weights[slots] = np.maximum(moved, self.least).astype(np.float64) ** self.power
+            self._weight_ends = np.cumsum(self._weights[: storage.size] * storage.length[: storage.size])
+
+    def export_state(self) -> State:
+        return {"weights": self._weights[: len(self._slots)].copy()} if self.power else {}
+
+    def restore_state(self, state: State, storage: Storage) -> None:
+        self.index(np.arange(storage.size), storage.length)
+        if self.power:
+            self._weights = np.zeros(storage.slots)
+            self._weights[: storage.size] = fitting(state["weights"], "weights", (storage.size,), np.float64)
             self._weight_ends = np.cumsum(self._weights[: storage.size] * storage.length[: storage.size])
 
     def index(self, slots: Ints, lengths: Ints) -> None:
@@ -77,6 +92,15 @@ class MovedSampler:
     def added(self, storage: Storage, slots: Ints, moved: Floats) -> None:
         self._moved[slots] = moved > self.threshold
         self.everything.added(storage, slots, moved)
+        self.moved_only.index(np.flatnonzero(self._moved), storage.length)
+
+    def export_state(self) -> State:
+        return {"moved": self._moved.copy()}
+
+    def restore_state(self, state: State, storage: Storage) -> None:
+        self._moved = fitting(state["moved"], "moved", (storage.slots,), np.bool_)
+        self._moved[storage.size :] = False
+        self.everything.restore_state({}, storage)
         self.moved_only.index(np.flatnonzero(self._moved), storage.length)
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:

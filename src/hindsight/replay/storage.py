@@ -8,6 +8,7 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED
+from hindsight.saving.tree import State, all_between, between, fitting
 from hindsight.types import Array, Ints
 
 
@@ -16,6 +17,9 @@ def slot_count(spec: GoalEnvSpec, capacity: int) -> int:
     if capacity < spec.horizon:
         raise HindsightError(f"replay.capacity {capacity} is smaller than one episode of {spec.horizon} steps")
     return capacity // spec.horizon
+
+
+COLUMNS = ("observation", "achieved_goal", "desired_goal", "action", "terminated", "success", "length")
 
 
 class Storage:
@@ -40,7 +44,7 @@ class Storage:
         """Store the episodes and return their slots; of more episodes than fit, the last ones."""
         count = min(len(episodes), self.slots)
         slots = (self.next + np.arange(count)) % self.slots
-        for name in ("observation", "achieved_goal", "desired_goal", "action", "terminated", "success", "length"):
+        for name in COLUMNS:
             getattr(self, name)[slots] = getattr(episodes, name)[-count:]
         self.next = int((self.next + count) % self.slots)
         self.size = min(self.size + count, self.slots)
@@ -52,6 +56,20 @@ class Storage:
         desired = np.flatnonzero(times == DESIRED)
         goals[desired] = self.desired_goal.take(slots[desired], axis=0)
         return goals
+
+    def export_state(self) -> State:
+        """The slots in use."""
+        columns = {name: getattr(self, name)[: self.size].copy() for name in COLUMNS}
+        return {"size": self.size, "next": self.next, **columns}
+
+    def restore_state(self, state: State) -> None:
+        size = between(state["size"], "size", 0, self.slots)
+        horizon = self.terminated.shape[1]
+        all_between(fitting(state["length"], "length", (size,), np.int64), "length", 1, horizon)
+        for name in COLUMNS:
+            column = getattr(self, name)
+            column[:size] = fitting(state[name], name, (size, *column.shape[1:]), column.dtype)
+        self.size, self.next = size, between(state["next"], "next", 0, self.slots - 1)
 
 
 def at(array: Array, slots: Ints, times: Ints) -> Array:

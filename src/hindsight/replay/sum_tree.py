@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import check_ids, check_priorities, strata
+from hindsight.errors import HindsightError
+from hindsight.replay.priorities import check_ids, check_priorities, distinct, strata
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Floats64, Ints
 
 FAN = 8  # children per node: eight float64 are one cache line
@@ -73,6 +75,21 @@ class SumTree:
         ids = _draw(self._tree, self._starts, strata(n, self.total, rng, stratified))
         return ids, self.probability(ids)
 
+    def export_state(self) -> State:
+        """The entries that can be drawn, and p^alpha of each: the sums above them follow."""
+        entries = np.flatnonzero(self._tree[: self.capacity]).astype(np.int32)
+        return {"entries": entries, "mass": self._tree[entries]}
+
+    def restore_state(self, state: State) -> None:
+        entries = distinct(state["entries"], self.capacity)
+        mass = fitting(state["mass"], "mass", entries.shape, np.float64)
+        if not (np.isfinite(mass).all() and (mass > 0).all()):
+            raise HindsightError("mass must be finite and more than 0")
+        self._tree[:] = 0.0
+        self._tree[entries] = mass
+        self._count[0] = len(entries)
+        _sum_up(self._tree, self._starts)
+
 
 @njit(cache=True)
 def _set(tree: Floats64, starts: Ints, count: Ints, ids: Ints, values: Floats64) -> None:
@@ -87,6 +104,17 @@ def _set(tree: Floats64, starts: Ints, count: Ints, ids: Ints, values: Floats64)
             for child in range(first, first + FAN):
                 total += tree[child]
             node //= FAN
+            tree[starts[level + 1] + node] = total
+
+
+@njit(cache=True)
+def _sum_up(tree: Floats64, starts: Ints) -> None:
+    """All sums, from those of the entries."""
+    for level in range(len(starts) - 2):
+        for node in range((starts[level + 1] - starts[level]) // FAN):
+            total = 0.0
+            for child in range(starts[level] + node * FAN, starts[level] + (node + 1) * FAN):
+                total += tree[child]
             tree[starts[level + 1] + node] = total
 
 

@@ -25,8 +25,10 @@ from hindsight.gradients.learner import Learner, make_learner
 from hindsight.gradients.state import State
 from hindsight.networks import Params, to_numpy
 from hindsight.normalizer import Normalizer, Scale
+from hindsight.training.clock import Clock
 from hindsight.training.evaluate import EVALUATION, evaluate
-from hindsight.training.off_policy import Clock, Progress, _check_finite
+from hindsight.training.guard import check_losses
+from hindsight.training.off_policy import Progress
 from hindsight.training.on_policy import Player, collected, make_normalizer
 from hindsight.training.policy import Policy
 
@@ -116,7 +118,7 @@ def train_asynchronously(
                 found = shared.results.get()
                 if isinstance(found, BaseException):
                     raise found
-                _check_finite(found.metrics, found.step)
+                check_losses(found.metrics, found.step)
                 done = found.step >= config.steps
                 policy = Policy.of(spec, learner, found.policy, found.scale)
                 evaluation, metrics = None, found.metrics

@@ -18,19 +18,26 @@ from hindsight.gradients.model import Model
 from hindsight.gradients.state import Rates, State
 from hindsight.networks import Params, to_numpy
 from hindsight.normalizer import Scale
+from hindsight.saving.checkpoints import Checkpoint, restore
 from hindsight.training.evaluate import Evaluation
-from hindsight.training.off_policy import Clock, Progress, _check_finite
+from hindsight.training.guard import check_losses
+from hindsight.training.off_policy import Progress
+from hindsight.training.on_policy_state import OnPolicyState
 from hindsight.training.policy import Policy
 from hindsight.types import Tensor
 
 
-def train_in_jax(config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv) -> Generator[Progress]:
-    """Train, yielding after every `eval_every` batches; stop by not asking for more."""
+def train_in_jax(
+    config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv, resumed: Checkpoint | None = None
+) -> Generator[Progress]:
+    """Train, from a checkpoint if one is given, yielding after every `eval_every` batches."""
     learner = make_learner(config.agent, spec)
     scale = fixed_scale(env, spec)
     horizon, episodes, hindsight = spec.horizon, config.episodes_per_cycle, config.agent.hindsight
     start, key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
-    state = learner.init(start)
+    now = OnPolicyState(learner.init(start))
+    if resumed is not None:
+        restore(now, resumed)
 
     @jax.jit
     def learn(state: State, keys: Tensor, rates: Rates) -> tuple[State, Tensor, Tensor, Any]:
@@ -53,23 +60,24 @@ def train_in_jax(config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv) -> Gene
         played = play(env, learner.model, policy, scale, horizon, keys, greedy=True)
         return played["success"], played["length"]
 
-    step = cycle = 0
-    clock = Clock()
-    while step < config.steps:
-        progress = step / config.steps
-        keys = jax.random.split(jax.random.fold_in(key, cycle), config.eval_every)
-        state, transitions, success, learned = learn(state, keys, learner.rates(progress))
-        step, cycle = step + int(transitions), cycle + config.eval_every
+    clock = now.clock
+    while now.step < config.steps:
+        progress = now.step / config.steps
+        keys = jax.random.split(jax.random.fold_in(key, now.cycle), config.eval_every)
+        now.learner, transitions, success, learned = learn(now.learner, keys, learner.rates(progress))
+        now.step += int(transitions)
+        now.cycle += config.eval_every
         metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-        _check_finite(metrics, step)
+        check_losses(metrics, now.step)
         clock.lap("learn")
-        success_of, length_of = score(state.policy)
+        success_of, length_of = score(now.learner.policy)
         evaluation, points = evaluation_of(success_of, length_of, horizon)
         clock.lap("evaluate")
         metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
         metrics |= {"eval/score": points, "train/success_rate": float(success)} | clock.metrics()
-        policy = Policy.of(spec, learner, to_numpy(state.policy), scale)
-        yield Progress(cycle, step, config.steps, metrics, policy, evaluation, step >= config.steps)
+        policy = Policy.of(spec, learner, to_numpy(now.learner.policy), scale)
+        yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, now.step >= config.steps, now)
+        clock.lap("write")
 
 
 def play(

@@ -14,6 +14,7 @@ from hindsight.config import TrainConfig
 from hindsight.normalizer import Scale
 from hindsight.replay.prioritized import TDErrors
 from hindsight.replay.replay import Batch, Evaluate, Sample
+from hindsight.saving.tree import State, export_pytree, restore_pytree
 
 
 class NewPriorities:
@@ -39,6 +40,12 @@ class NewPriorities:
     def fit(self, scale: Scale, sample: Sample, td: TDErrors) -> None:
         if self.state is not None:
             self.state, _ = self.model.fit(self.state, scale, sample.replayed.batch, td)
+
+    def export_state(self) -> State:
+        return export_pytree(self.state)
+
+    def restore_state(self, state: State) -> None:
+        self.state = restore_pytree(self.state, state)
 
     def _in_chunks(self, evaluate: Evaluate, batch: Batch) -> TDErrors:
         """Compiled once: every chunk has the same size, the last one is padded."""

@@ -18,53 +18,65 @@ from hindsight.gradients.config import OnPolicyConfig
 from hindsight.gradients.learner import Learner, make_learner
 from hindsight.networks import Params, to_numpy
 from hindsight.normalizer import Normalizer, Scale
+from hindsight.saving.checkpoints import Checkpoint, restore
 from hindsight.training.evaluate import EVALUATION, TRAINING, evaluate
-from hindsight.training.off_policy import Clock, Progress, _check_finite
+from hindsight.training.guard import check_episodes, check_losses
+from hindsight.training.off_policy import Progress
+from hindsight.training.on_policy_state import OnPolicyState
 from hindsight.training.policy import Policy
 
 
-def train_on_policy(config: OnPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> Generator[Progress]:
-    """Train, yielding after every batch; stop by not asking for more."""
+def train_on_policy(
+    config: OnPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch, resumed: Checkpoint | None = None
+) -> Generator[Progress]:
+    """Train, from a checkpoint if one is given, yielding after every batch; stop by not asking for more."""
     learner = make_learner(config.agent, spec)
     update = jax.jit(learner.update)
     start, key = jax.random.split(jax.random.key(config.seed))
-    state = learner.init(start)
     normalizer = make_normalizer(config, spec)
+    now = OnPolicyState(learner.init(start), normalizer, envs)
+    if resumed is not None:
+        restore(now, resumed)
     player = Player(config, spec, learner, envs)
-    step = cycle = diverged = 0
-    clock = Clock()
+    player.ends = now.ends
+    clock = now.clock
     with threadpool_limits(1, user_api="blas"):  # as in off-policy training: acting is small
-        while step < config.steps:
-            cycle += 1
-            progress = step / config.steps
+        while now.step < config.steps:
+            progress = now.step / config.steps
 
             # Collect episodes with the policy as it is, drawing its actions.
-            episodes = player.play(to_numpy(state.policy), normalizer.scale(), cycle)
-            step += episodes.transitions
-            diverged += config.episodes_per_cycle - len(episodes)
+            episodes = player.play(to_numpy(now.learner.policy), normalizer.scale(), now.cycle + 1)
+            check_episodes(episodes, now.step)
+            now.cycle += 1
+            now.step += episodes.transitions
+            now.dropped += config.episodes_per_cycle - len(episodes)
             if config.agent.normalize:
                 normalizer.add(episodes)
             scale = normalizer.scale()
             clock.lap("collect")
 
             # Learn from them, under goals that they achieved.
-            batch, inside = player.relabel(episodes, cycle)
+            batch, inside = player.relabel(episodes, now.cycle)
+            now.ends = player.ends
             clock.lap("relabel")
-            state, learned = update(state, scale, batch, learner.rates(progress), jax.random.fold_in(key, cycle))
+            rates, update_key = learner.rates(progress), jax.random.fold_in(key, now.cycle)
+            now.learner, learned = update(now.learner, scale, batch, rates, update_key)
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-            _check_finite(metrics, step)
+            check_losses(metrics, now.step, batch._asdict())
             clock.lap("learn")
 
             # Evaluate with the likeliest actions.
-            policy = Policy.of(spec, learner, to_numpy(state.policy), scale)
-            done = step >= config.steps
+            policy = Policy.of(spec, learner, to_numpy(now.learner.policy), scale)
+            done = now.step >= config.steps
             evaluation = None
-            if done or cycle % config.eval_every == 0:
+            if done or now.cycle % config.eval_every == 0:
                 evaluation = evaluate(player.collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
                 metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
                 clock.lap("evaluate")
-            metrics |= collected(episodes) | {"train/goals_inside": inside, "train/diverged": float(diverged)}
-            yield Progress(cycle, step, config.steps, metrics | clock.metrics(), policy, evaluation, done)
+            metrics |= collected(episodes) | {"train/goals_inside": inside, "train/dropped": float(now.dropped)}
+            metrics |= clock.metrics()
+            yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, done, now)
+            clock.lap("write")
 
 
 class Player:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,6 @@ import jax
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from hindsight.agents import Agent, agent_of
 from hindsight.agents.shapes import Shapes
@@ -25,6 +24,7 @@ from hindsight.gradients.config import LEARNERS, learner_from_json
 from hindsight.gradients.learner import Learner
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.saving.files import tensor_parts, write_aside
 from hindsight.types import Array, Floats
 
 FORMAT = 1
@@ -72,7 +72,7 @@ class Policy:
         return int(actions[0]) if self.agent.shapes.actions.discrete else actions[0]
 
     def save(self, directory: Path) -> None:
-        """Write the two policy files, each aside and then renamed."""
+        """Write the two policy files, each aside and then renamed. The tensors' file bears SHA-256 of both."""
         tensors = {f"parameters/{k}": np.asarray(v) for k, v in _flat(self.parameters).items()}
         tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.scale._asdict().items()}
         description = {
@@ -83,8 +83,10 @@ class Policy:
             "observation": asdict(self.observation),
             "goal": asdict(self.goal),
         }
-        write_aside(directory / TENSORS, save_tensors(tensors))
-        write_aside(directory / DESCRIPTION, json.dumps(description, indent=2).encode())
+        text = json.dumps(description, indent=2).encode()
+        if not (directory / DESCRIPTION).is_file() or (directory / DESCRIPTION).read_bytes() != text:
+            write_aside(directory / DESCRIPTION, text)
+        write_aside(directory / TENSORS, tensors_file(tensors, text))
 
     @staticmethod
     def load(directory: Path) -> Policy:
@@ -106,6 +108,13 @@ class Policy:
             raise
         except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise HindsightError(f"the policy in {directory} is broken: {' '.join(str(error).split())}") from None
+
+
+def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
+    """A safetensors file that says what its tensors and the description beside it must be."""
+    digest = hashlib.sha256(b"".join(tensor_parts(tensors))).hexdigest()
+    metadata = {"tensors": digest, "description": hashlib.sha256(description).hexdigest()}
+    return b"".join(tensor_parts(tensors, metadata))
 
 
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
@@ -141,13 +150,3 @@ def _flat(parameters: Params) -> dict[str, Any]:
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree.leaves_with_path(parameters)
     }
-
-
-def write_aside(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    aside = path.with_name(path.name + ".part")
-    with open(aside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)

@@ -13,13 +13,16 @@ from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import A3CConfig, OnPolicyConfig
 from hindsight.gradients.learner import make_learner
+from hindsight.saving.checkpoints import Checkpoint
 from hindsight.training.asynchronous import train_asynchronously
 from hindsight.training.in_jax import train_in_jax
 from hindsight.training.off_policy import Progress
 from hindsight.training.on_policy import train_on_policy
 
 
-def train_policy_gradient(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Generator[Progress]:
+def train_policy_gradient(
+    config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, resumed: Checkpoint | None = None
+) -> Generator[Progress]:
     """Train, yielding now and then. What does not fit is refused at once, before the first batch is asked for."""
     make_learner(config.agent, spec)
     twin = in_jax(make_env()) if config.simulator in ("auto", "jax") else None
@@ -28,15 +31,18 @@ def train_policy_gradient(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: E
             raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
         if twin is None:
             raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
-    return _train(config, spec, make_env, twin)
+    return _train(config, spec, make_env, twin, resumed)
 
 
-def _train(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, twin: JaxEnv | None) -> Generator[Progress]:
+def _train(
+    config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, twin: JaxEnv | None, resumed: Checkpoint | None
+) -> Generator[Progress]:
     agent = config.agent
     with ExitStack() as stack:
 
         def envs(workers: int | None) -> EnvBatch:
-            batch = make_batch(make_env, spec, config.num_envs, config.simulator, workers)
+            how = (config.simulator, workers, config.env_timeout, config.env_failures)
+            batch = make_batch(make_env, spec, config.num_envs, *how)
             stack.callback(batch.close)
             return batch
 
@@ -44,6 +50,6 @@ def _train(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, twin
             share = max((config.workers or os.cpu_count() or 1) // agent.workers, 1)
             yield from train_asynchronously(config, spec, [envs(share) for _ in range(agent.workers)], envs(share))
         elif twin is not None:
-            yield from train_in_jax(config, spec, twin)
+            yield from train_in_jax(config, spec, twin, resumed)
         else:
-            yield from train_on_policy(config, spec, envs(config.workers))
+            yield from train_on_policy(config, spec, envs(config.workers), resumed)

@@ -1,4 +1,4 @@
-"""The run directory: config.json, metrics.jsonl (the source of truth), TensorBoard files, the policy and a summary."""
+"""The run directory: config.json, metrics.jsonl (the source of truth), TensorBoard files, policy, summary, more."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-from tensorboardX import SummaryWriter
 
 from hindsight.config import TrainConfig, from_json, plain
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
-from hindsight.training.off_policy import Progress
-from hindsight.training.policy import Policy, write_aside
+from hindsight.saving.checkpoints import Checkpoints
+from hindsight.saving.files import write_aside
+from hindsight.training.policy import Policy
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 
@@ -33,10 +31,7 @@ class Run:
     @staticmethod
     def create(config: TrainConfig | gradients.OnPolicyConfig, path: Path | str | None = None) -> Run:
         """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
-        try:
-            content = json.dumps(plain(config), indent=2).encode()
-        except (TypeError, ValueError) as error:
-            raise HindsightError(f"a setting cannot be written to {CONFIG}: {error}") from None
+        content = config_file(config)
         if path is None:
             name = f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.method}-seed{config.seed}"
             taken = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in range(1, 1_000_000))
@@ -57,6 +52,10 @@ class Run:
         """An existing run."""
         directory = Path(path)
         return Run(directory, read_config(directory / CONFIG))
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / "checkpoints", self.config.checkpoint.keep)
 
     @property
     def policy(self) -> Policy:
@@ -85,6 +84,14 @@ class Run:
         return data
 
 
+def config_file(config: TrainConfig | gradients.OnPolicyConfig) -> bytes:
+    """The content of config.json."""
+    try:
+        return json.dumps(plain(config), indent=2).encode()
+    except (TypeError, ValueError) as error:
+        raise HindsightError(f"a setting cannot be written to {CONFIG}: {error}") from None
+
+
 def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
     """The config in a JSON file."""
     if path.is_dir():
@@ -98,59 +105,6 @@ def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
         return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
-
-
-class RunWriter:
-    """Writes the files of a run while it trains."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self._metrics = open(run.path / METRICS, "a", buffering=1)  # noqa: SIM115  (closed by close)
-        self._board = SummaryWriter(str(run.path / "tensorboard"))
-        self._best = 0.0
-        self._last: Progress | None = None
-        self._evaluated: float | None = None
-
-    def write(self, progress: Progress) -> None:
-        self._last = progress
-        row = {"cycle": progress.cycle, "step": progress.step, **progress.metrics}
-        self._metrics.write(json.dumps(row) + "\n")
-        for name, value in progress.metrics.items():
-            self._board.add_scalar(name, value, progress.step)
-        if progress.evaluation is not None:
-            self._evaluated = progress.evaluation.success_rate
-            self._best = max(self._best, self._evaluated)
-            progress.policy.save(self.run.path)
-
-    def __enter__(self) -> RunWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Save the last policy and the summary, whatever has happened."""
-        status = "finished" if self._last is not None and self._last.done else "stopped"
-        if kind is not None:
-            status = "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
-        self._metrics.close()
-        self._board.close()
-        if self._last is not None:
-            self._last.policy.save(self.run.path)
-        config, last = self.run.config, self._last
-        summary = {
-            "status": status,
-            "env": config.env,
-            "method": config.agent.method,
-            "seed": config.seed,
-            "steps": last.step if last else 0,
-            "minutes": round(last.metrics["time/total"] / 60, 3) if last else 0.0,
-            "success_rate": self._evaluated,
-            "best_success_rate": self._best if self._evaluated is not None else None,
-            "eval_episodes": config.eval_episodes,
-            "machine": machine(),
-            "versions": versions(),
-        }
-        write_aside(self.run.path / SUMMARY, json.dumps(summary, indent=2).encode())
 
 
 def machine() -> dict[str, Any]:

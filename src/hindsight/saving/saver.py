@@ -1,0 +1,78 @@
+"""Saves checkpoints in the background, so that training waits only while its state is copied."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+from hindsight.errors import HindsightError
+from hindsight.saving.checkpoints import Checkpoint, Checkpoints, Snapshot
+
+WhenFailed = Literal["continue", "stop"]
+
+
+class SaveFailed(HindsightError):
+    """Something could not be written, and the settings say that the run shall stop."""
+
+
+class Saver:
+    """Writes one checkpoint at a time, on a thread of its own. A failure is told once it is known, or is raised."""
+
+    def __init__(self, checkpoints: Checkpoints, when_failed: WhenFailed = "stop", stalled: float = 0.0) -> None:
+        self.checkpoints = checkpoints
+        self.when_failed = when_failed
+        self.stalled = stalled
+        """Seconds that training has waited for checkpoints so far."""
+        self.last: Checkpoint | None = None
+        self._pool = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[Checkpoint] | None = None
+        self._started = time.monotonic()
+
+    def minutes_since(self) -> float:
+        """Minutes since the last checkpoint was begun."""
+        return (time.monotonic() - self._started) / 60
+
+    def save(self, snapshot: Callable[[], Snapshot]) -> None:
+        """Wait for the checkpoint before, copy the state, and let the rest be done in the background."""
+        start = time.perf_counter()
+        self.wait()
+        self._started = time.monotonic()
+        self._writing = self._pool.submit(self.checkpoints.write, snapshot())
+        self.stalled += time.perf_counter() - start
+
+    def poll(self) -> None:
+        """Tell of a failure if there is one to tell of."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Until what was begun is on the disk."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            self.attempt(self.checkpoints.directory, writing.result, self._keep)
+
+    def attempt(self, path: Path, write: Callable[[], Any], then: Callable[[Any], None] | None = None) -> bool:
+        """Write something. Where that fails, say so and return False, or, if the settings say so, raise SaveFailed."""
+        try:
+            result = write()
+        except OSError as error:
+            last = f"the last good checkpoint is {self.last.path}" if self.last else "there is no checkpoint yet"
+            reason = f"cannot write to {path}: {error.strerror or error}; {last}"
+            if self.when_failed == "stop":
+                raise SaveFailed(reason) from None
+            print(f"hindsight: {reason}; going on", file=sys.stderr, flush=True)
+            return False
+        if then is not None:
+            then(result)
+        return True
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        self.last = checkpoint
+
+    def close(self) -> None:
+        """Wait for what is being written. What goes wrong in it has been told, or is told by `wait` before."""
+        self._pool.shutdown()

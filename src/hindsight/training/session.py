@@ -1,0 +1,53 @@
+"""A session of training: its progress goes to the files, the screen and whoever else listens."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hindsight.saving.checkpoints import Checkpoint
+from hindsight.training.console import Display
+from hindsight.training.off_policy import Progress
+from hindsight.training.run import Run
+from hindsight.training.signals import StopSignals
+from hindsight.training.writer import RunWriter
+
+Callback = Callable[[Progress], bool | None]
+"""Called after every cycle; return True to stop the training."""
+Logger = Callable[[dict[str, float], int], Any]
+"""Called after every cycle with the metrics and the env step, as `wandb.log` is."""
+
+
+def follow(
+    training: Iterable[Progress],
+    run: Run,
+    resumed: Checkpoint | None = None,
+    callbacks: Sequence[Callback] = (),
+    logger: Logger | None = None,
+    quiet: bool = False,
+) -> None:
+    """Let a training go on until it is done, a callback stops it, or a signal does: that is raised, once all is saved.
+
+    SIGINT becomes KeyboardInterrupt, SIGTERM SystemExit(143).
+    """
+    with StopSignals() as stop, RunWriter(run, resumed) as writer, Display(run.config, quiet) as display:
+        for progress in training:
+            writer.write(progress)
+            display.show(progress)
+            if logger is not None:
+                logger(dict(progress.metrics), progress.step)
+            answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
+            if stop.received is not None:
+                _stop(stop.received, run, progress)
+            if any(answers):
+                break
+
+
+def _stop(received: signal.Signals, run: Run, progress: Progress) -> None:
+    message = f"stopped at step {progress.step}; to go on: hindsight resume {run.path}"
+    if received == signal.SIGINT:
+        raise KeyboardInterrupt(message)
+    print(f"hindsight: {message}", file=sys.stderr)
+    raise SystemExit(143)

@@ -1,0 +1,135 @@
+"""Checks every file of a run: whether it is what was written, as far as can be told."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from safetensors import safe_open
+from tensorboardX.record_writer import masked_crc32c
+
+from hindsight.errors import HindsightError
+from hindsight.saving.checkpoints import CONFIG, MANIFEST, METRICS, Checkpoint, Checkpoints
+from hindsight.saving.files import is_sealed, read_json, read_tensors
+from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, tensors_file
+from hindsight.training.run import SUMMARY, read_config
+
+
+class Finding(NamedTuple):
+    """What is known of a file."""
+
+    file: str
+    state: Literal["ok", "note", "BROKEN"]
+    text: str = ""
+
+
+def verify(run: Path | str) -> list[Finding]:
+    """A finding for every file of a run directory. A run that was killed has no broken file, but may have notes."""
+    path = Path(run)
+    if not path.is_dir():
+        raise HindsightError(f"{path} does not exist")
+    checkpoints = Checkpoints(path / "checkpoints")
+    findings, newest = _checkpoints(path, checkpoints)
+    checks: dict[str, Callable[[Path, Checkpoint | None], str]] = {
+        CONFIG: _config,
+        METRICS: _metrics,
+        SUMMARY: _summary,
+        DESCRIPTION: _policy,
+        TENSORS: _policy,
+    }
+    known = {finding.file for finding in findings}
+    for file in sorted(p for p in path.rglob("*") if p.is_file() and str(p.relative_to(path)) not in known):
+        name = str(file.relative_to(path))
+        check = _events if name.startswith("tensorboard") else checks.get(name)
+        if file.suffix == ".part" or file.parent.suffix in (".part", ".gone"):
+            findings.append(Finding(name, "note", "left by a process that was killed while it saved"))
+        elif check is None:
+            findings.append(Finding(name, "note", "not checked: nothing is read back from it"))
+        else:
+            findings.append(_finding(name, lambda file=file, check=check: check(file, newest)))  # type: ignore[misc]
+    required = [CONFIG, METRICS]
+    findings += [Finding(name, "BROKEN", "missing") for name in required if not (path / name).is_file()]
+    return findings
+
+
+def _finding(name: str, check: Callable[[], str]) -> Finding:
+    try:
+        note = check()
+    except (HindsightError, OSError, ValueError, KeyError, TypeError) as error:
+        return Finding(name, "BROKEN", " ".join(str(error).split()))
+    return Finding(name, "note" if note else "ok", note)
+
+
+def _checkpoints(path: Path, checkpoints: Checkpoints) -> tuple[list[Finding], Checkpoint | None]:
+    """Findings for the files of all checkpoints, and the newest intact one."""
+    findings, newest = [], None
+    for name in checkpoints.names():
+        relative = f"checkpoints/{name}"
+        try:
+            checkpoint = checkpoints.check(name)
+        except HindsightError as error:
+            findings.append(Finding(relative, "BROKEN", str(error)))
+            findings += [Finding(str(p.relative_to(path)), "note") for p in (path / relative).glob("*")]
+            continue
+        newest = newest or checkpoint
+        findings += [Finding(f"{relative}/{file}", "ok") for file in sorted([MANIFEST, *checkpoint.files])]
+    return findings, newest
+
+
+def _config(path: Path, newest: Checkpoint | None) -> str:
+    read_config(path)
+    if newest is not None and path.read_bytes() != newest.config.read_bytes():
+        raise HindsightError(f"differs from the one in the checkpoint {newest.path}")
+    return ""
+
+
+def _metrics(path: Path, newest: Checkpoint | None) -> str:
+    content = path.read_bytes()
+    if newest is not None and not content.startswith(newest.metrics):
+        raise HindsightError(f"does not begin with the rows in the checkpoint {newest.path}")
+    whole, _, rest = content.rpartition(b"\n")
+    for i, line in enumerate(whole.splitlines(), 1):
+        if json.loads(line)["cycle"] != i:
+            raise HindsightError(f"line {i} is not of cycle {i}")
+    return "the last row is cut" if rest else ""
+
+
+def _summary(path: Path, newest: Checkpoint | None) -> str:
+    if not is_sealed(read_json(path)):
+        raise HindsightError("its SHA-256 differs")
+    return ""
+
+
+def _policy(path: Path, newest: Checkpoint | None) -> str:
+    """Both files of the policy: the tensors' file bears the SHA-256 of both."""
+    Policy.load(path.parent)
+    description = (path.parent / DESCRIPTION).read_bytes()
+    tensors = path.parent / TENSORS
+    with safe_open(tensors, framework="np") as file:
+        metadata = file.metadata() or {}
+    if "tensors" not in metadata:
+        return "not checked: it bears no SHA-256"
+    if tensors_file(read_tensors(tensors), description) != tensors.read_bytes():
+        raise HindsightError("the SHA-256 of the policy differs")
+    return ""
+
+
+def _events(path: Path, newest: Checkpoint | None) -> str:
+    """TensorBoard's records: length, checksum of the length, content, checksum of the content."""
+    content, at = path.read_bytes(), 0
+    while at < len(content):
+        if at + 12 > len(content):
+            return "the last record is cut"
+        size, checksum = struct.unpack_from("<QI", content, at)
+        if masked_crc32c(content[at : at + 8]) != checksum:
+            raise HindsightError(f"the record at byte {at} has a wrong checksum")
+        if at + size + 16 > len(content):
+            return "the last record is cut"
+        body = content[at + 12 : at + 12 + size]
+        if masked_crc32c(body) != struct.unpack_from("<I", content, at + 12 + size)[0]:
+            raise HindsightError(f"the record at byte {at} has a wrong checksum")
+        at += size + 16
+    return ""

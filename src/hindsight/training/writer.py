@@ -1,0 +1,183 @@
+"""Writes the files of a run while it trains. What cannot be written is told, or stops the run, as the settings say."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+from hindsight.errors import HindsightError
+from hindsight.saving.checkpoints import Checkpoint, Snapshot
+from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.saver import SaveFailed, Saver
+from hindsight.training.guard import Diverged
+from hindsight.training.off_policy import Progress
+from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, machine, versions
+
+
+class RunWriter:
+    """Metrics after every cycle, the policy after every evaluation, checkpoints as the settings say, then the summary.
+
+    Made with the checkpoint from which a training goes on, it first takes the metrics back to there.
+    """
+
+    def __init__(self, run: Run, resumed: Checkpoint | None = None) -> None:
+        self.run = run
+        self._lock = _lock(run.path)
+        rows: list[dict[str, float]] = []
+        if resumed is not None:
+            write_aside(run.path / METRICS, resumed.metrics)
+            write_aside(run.path / CONFIG, config_file(run.config))
+            rows = run.metrics
+        rates = [row["eval/success_rate"] for row in rows if "eval/success_rate" in row]
+        self._evaluated: float | None = rates[-1] if rates else None
+        self._best = max(rates, default=0.0)
+        self._saver = Saver(
+            run.checkpoints, run.config.checkpoint.when_failed, rows[-1].get("time/checkpoint", 0.0) if rows else 0.0
+        )
+        self._saver.last = resumed
+        self._metrics = Metrics(run.path / METRICS)
+        purge = None if resumed is None else resumed.step + 1
+        self._board = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge)
+        self._last: Progress | None = None
+        self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
+
+    def write(self, progress: Progress) -> None:
+        """Take in where the training stands after a cycle."""
+        self._last = progress
+        self._saver.poll()
+        row = {"cycle": progress.cycle, "step": progress.step, **progress.metrics}
+        row["time/checkpoint"] = self._saver.stalled
+        self._saver.attempt(self._metrics.path, lambda: self._metrics.add(row))
+        for name, value in progress.metrics.items():
+            self._board.add_scalar(name, value, progress.step)
+        if progress.evaluation is not None:
+            self._evaluated = progress.evaluation.success_rate
+            self._best = max(self._best, self._evaluated)
+            self._saver.attempt(self.run.path, lambda: progress.policy.save(self.run.path))
+        minutes, waited = self.run.config.checkpoint.minutes, self._saver.minutes_since()
+        if self._saved < 0 or waited >= 2 * minutes or (waited >= minutes and progress.evaluation is not None):
+            self._checkpoint(progress)
+
+    def _checkpoint(self, progress: Progress) -> None:
+        """Save everything, unless it is saved, or a cycle is half done."""
+        learning = progress.learning
+        if learning is None or learning.cycle != progress.cycle or self._saved == progress.cycle:
+            return
+        evaluation = progress.evaluation
+        self._saved = progress.cycle
+        self._saver.save(
+            lambda: Snapshot(
+                progress.cycle,
+                progress.step,
+                None if evaluation is None else evaluation.success_rate,
+                learning.export_state(),
+                config_file(self.run.config),
+                self._metrics.path,
+                self._metrics.size,
+            )
+        )
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Save everything as it is after the last whole cycle, unless the error is that it cannot be, or must not."""
+        try:
+            if isinstance(error, Diverged):
+                self._keep_batch(error)
+            elif self._last is not None and not isinstance(error, SaveFailed):
+                self._saver.when_failed = "stop"  # there is no going on
+                self._checkpoint(self._last)
+                self._saver.wait()
+                policy = self._last.policy
+                self._saver.attempt(self.run.path, lambda: policy.save(self.run.path))
+            content = sealed(self._summary(kind))
+            self._saver.attempt(self.run.path, lambda: write_aside(self.run.path / SUMMARY, content))
+        except SaveFailed:
+            if error is None:
+                raise
+        finally:
+            self._saver.close()
+            self._metrics.close()
+            self._close_board()
+            os.close(self._lock)
+
+    def _keep_batch(self, error: Diverged) -> None:
+        """Save what a quantity that is not finite comes from, and tell where."""
+        path = self.run.path / "diverged.safetensors"
+        if not error.batch:
+            return
+
+        def write() -> None:
+            write_synced(path, tensor_parts(error.batch))
+
+        if self._saver.attempt(path, write):
+            error.args = (f"{error}. What it comes from is in {path}",)
+
+    def _close_board(self) -> None:
+        """TensorBoard's files are a copy of the metrics: that they cannot be written is no reason to stop."""
+        with contextlib.suppress(OSError):
+            self._board.close()
+
+    def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
+        config, last = self.run.config, self._last
+        status = "finished" if last is not None and last.done else "stopped"
+        if kind is not None:
+            interrupted = issubclass(kind, (KeyboardInterrupt, SystemExit))
+            status = "interrupted" if interrupted else "failed"
+        return {
+            "status": status,
+            "env": config.env,
+            "method": config.agent.method,
+            "seed": config.seed,
+            "steps": last.step if last else 0,
+            "minutes": round(last.metrics["time/total"] / 60, 3) if last else 0.0,
+            "success_rate": self._evaluated,
+            "best_success_rate": self._best if self._evaluated is not None else None,
+            "eval_episodes": config.eval_episodes,
+            "machine": machine(),
+            "versions": dict(versions()),
+        }
+
+
+class Metrics:
+    """Rows appended to a file. What cannot be written is kept, and goes first the next time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
+        self.size = self._file.seek(0, os.SEEK_END)
+        self._waiting = b""
+
+    def add(self, row: dict[str, float]) -> None:
+        self._waiting += json.dumps(row).encode() + b"\n"
+        try:
+            while self._waiting:
+                written = self._file.write(self._waiting)
+                self.size += written
+                self._waiting = self._waiting[written:]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror) from None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _lock(path: Path) -> int:
+    """The run directory, held until it is closed or this process ends."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise HindsightError(f"{path} is being trained by another process") from None
+    return descriptor

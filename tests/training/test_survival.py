@@ -1,0 +1,239 @@
+"""Signals, divergence, disks and directories that fail: the run stops cleanly or goes on, and what was saved stays."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import hindsight
+from conftest import LineEnv
+from hindsight.errors import HindsightError
+from hindsight.saving import checkpoints as checkpoints_module
+from hindsight.saving.checkpoints import Checkpoints
+from hindsight.training.off_policy import Progress
+from hindsight.training.run import Run
+from hindsight.training.verify import verify
+
+QUICK: dict[str, Any] = {
+    "quiet": True,
+    "steps": 60,
+    "num_envs": 2,
+    "episodes_per_cycle": 2,
+    "updates_per_cycle": 2,
+    "batch_size": 16,
+    "eval_episodes": 2,
+    "eval_every": 1,
+    "agent.hidden": (8,),
+    "checkpoint.minutes": 0.0,
+}
+
+# ------------------------------------------------------------------------------------------------------------- signals
+
+# A background shell ignores SIGINT, and its children inherit that: undo it.
+CODE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from hindsight.cli import main; main()"
+
+
+def started(path: Path, *options: str) -> subprocess.Popen[str]:
+    """A training without end, in a process of its own, that has made its first checkpoint."""
+    settings = ["--batch-size", "16", "--agent.hidden", "16", "--eval-episodes", "2", "--quiet", *options]
+    command = [sys.executable, "-c", CODE, "train", "hindsight/BitFlip-v0", "--run-dir", str(path), *settings]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    deadline = time.time() + 120
+    while time.time() < deadline and not Checkpoints(path / "checkpoints").names():
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_everything_and_says_how_to_resume(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    process = started(tmp_path / "run")
+    os.kill(process.pid, number)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == code, error
+    assert f"hindsight resume {tmp_path / 'run'}" in error
+    assert "Traceback" not in error
+    run = Run.open(tmp_path / "run")
+    assert run.summary["status"] == "interrupted"
+    assert run.checkpoints.newest()[0].cycle == len(run.metrics)
+    assert all(finding.state != "BROKEN" for finding in verify(run.path))
+    hindsight.load(run.path)
+
+
+def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
+    process = started(tmp_path / "run", "--updates-per-cycle", "20000")
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    start = time.time()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT  # a shell shows 130
+    assert time.time() - start < 5
+    assert Run.open(tmp_path / "run").checkpoints.newest()[0].cycle >= 1
+
+
+def test_an_interrupt_in_a_callback_is_saved_too(tmp_path: Path) -> None:
+    def interrupt(progress: Progress) -> None:
+        if progress.cycle == 2:
+            raise KeyboardInterrupt
+
+    settings = QUICK | {"checkpoint.minutes": 60.0}
+    with pytest.raises(KeyboardInterrupt):
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[interrupt], **settings)
+    assert Run.open(tmp_path / "run").checkpoints.newest()[0].cycle == 2
+
+
+# ---------------------------------------------------------------------------------------------------------- divergence
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e38])
+def test_divergence_stops_before_anything_is_overwritten(rate: float, tmp_path: Path) -> None:
+    schedule, saved = f"step(0.001, {rate}, 0.5)", {}
+
+    def watch(progress: Progress) -> None:
+        time.sleep(0.3)  # until the checkpoint is there
+        saved.update(files(tmp_path / "run"))
+
+    settings = QUICK | {"steps": 200, "agent.critic_learning_rate": schedule}
+    with pytest.raises(HindsightError, match=r"at step \d+") as error:
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[watch], **settings)
+    assert "diverged.safetensors" in str(error.value)
+    batch = load_file(tmp_path / "run" / "diverged.safetensors")
+    assert batch["observation"].shape == (2, 16, 1)
+    after = files(tmp_path / "run")
+    changed = {name for name, content in saved.items() if after.get(name) != content}
+    assert {name for name in changed if not name.startswith(("tensorboard", "metrics"))} == set()
+    checkpoint = Run.open(tmp_path / "run").checkpoints.newest()[0]
+    assert all(np.isfinite(tensor).all() for tensor in load_file(checkpoint.path / "agent.safetensors").values())
+
+
+def test_parameters_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hindsight.agents.ddpg import DDPG
+
+    def update(self: DDPG, state: Any, *arguments: Any, inner: Any = DDPG.update) -> Any:
+        state, td, metrics = inner(self, state, *arguments)
+        actor = {"params": {**state.actor["params"], "Dense_1": {"kernel": np.full((8, 1), np.inf)}}}
+        return state._replace(actor=actor), td, metrics
+
+    monkeypatch.setattr(DDPG, "update", update)
+    with pytest.raises(HindsightError, match=r"actor/params/Dense_1/kernel are not finite at step \d+"):
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run" / "policy.safetensors").exists()
+
+
+class Huge(LineEnv):
+    """Its observations are finite, but not in float32."""
+
+    def _observe(self) -> dict[str, Any]:
+        observation = super()._observe()
+        observation["observation"] = observation["observation"] * (1e300 if self.steps > 4 else 1.0)
+        return observation
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_observations_are_looked_at_before_they_are_stored(tmp_path: Path) -> None:
+    with pytest.raises(HindsightError, match=r"observation of the episodes collected after step 0 is not finite"):
+        hindsight.train(Huge, run_dir=tmp_path / "run", **QUICK)
+    assert not np.isfinite(load_file(tmp_path / "run" / "diverged.safetensors")["observation"]).all()
+
+
+# --------------------------------------------------------------------------------------------------------------- disks
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_told_and_the_run_goes_on(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    inner, full = checkpoints_module.write_synced, False
+
+    def write(path: Path, parts: Any) -> Any:
+        if full and path.name == "state.json":
+            raise OSError(code, os.strerror(code))
+        return inner(path, parts)
+
+    def fill(progress: Progress) -> None:
+        nonlocal full
+        full = 2 <= progress.cycle < 4
+
+    monkeypatch.setattr(checkpoints_module, "write_synced", write)
+    run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[fill], **(QUICK | {"steps": 150}))
+    error = capfd.readouterr().err
+    assert f"{os.strerror(code)}; the last good checkpoint is" in error
+    assert error.count("\n") <= 2
+    assert run.summary["status"] == "finished"
+    assert run.checkpoints.newest()[0].cycle == len(run.metrics)
+    assert all(finding.state != "BROKEN" for finding in verify(run.path))
+
+
+def test_a_full_disk_stops_the_run_if_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = checkpoints_module.write_synced
+
+    def write(path: Path, parts: Any) -> Any:
+        if path.parent.name >= "00000003":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return inner(path, parts)
+
+    monkeypatch.setattr(checkpoints_module, "write_synced", write)
+    settings = QUICK | {"checkpoint.when_failed": "stop", "steps": 500}
+    with pytest.raises(HindsightError, match=r"No space left on device; the last good checkpoint is .*00000002"):
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", **settings)
+    run = Run.open(tmp_path / "run")
+    assert len(run.metrics) < 6
+    assert run.checkpoints.newest()[0].cycle == 2
+    monkeypatch.undo()
+    hindsight.resume(run.path, env=LineEnv, quiet=True)
+
+
+LIMITED = """
+import resource, sys, json, hindsight
+from conftest import LineEnv
+def limit(progress):
+    if progress.cycle == 2:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2500, resource.RLIM_INFINITY))
+hindsight.train(LineEnv, run_dir=sys.argv[1], callbacks=[limit], **json.loads(sys.argv[2]))
+"""
+
+
+def test_files_that_cannot_grow(tmp_path: Path) -> None:
+    """Writes fail half-way, in every file, as they do on a full disk."""
+    command = [sys.executable, "-c", LIMITED, str(tmp_path / "run"), json.dumps(QUICK)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    result = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert result.returncode == 1
+    assert "File too large; the last good checkpoint is" in result.stderr
+    run = Run.open(tmp_path / "run")
+    assert run.checkpoints.newest()[0].cycle == 2
+    assert {f.file for f in verify(run.path) if f.state == "BROKEN"} == set()
+    assert hindsight.resume(run.path, env=LineEnv, quiet=True).summary["status"] == "finished"
+
+
+@pytest.mark.parametrize("when_failed", ["continue", "stop"])
+def test_a_deleted_run_directory(when_failed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    cycles = []
+
+    def delete(progress: Progress) -> None:
+        cycles.append(progress.cycle)
+        time.sleep(0.2)
+        if progress.cycle == 2:
+            shutil.rmtree(tmp_path / "run")
+
+    settings = QUICK | {"checkpoint.when_failed": when_failed}
+    with pytest.raises(HindsightError, match="No such file or directory"):  # at the end there is no going on
+        hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[delete], **settings)
+    assert (cycles[-1] > 3) == (when_failed == "continue")
+    assert ("going on" in capfd.readouterr().err) == (when_failed == "continue")
