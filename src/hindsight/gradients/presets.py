@@ -16,7 +16,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
         settings["learning_rate"] = Schedule.parse(3e-4)  # many steps of Adam per batch
     if env.startswith("hindsight/"):
         settings["rows"] = 1024
-        steps = 20_000 if horizon <= 10 else 50_000
+        steps = 20_000 if horizon <= 10 else 40_000 if horizon <= 16 else 50_000
         if "FourRooms" in env:  # walls: a policy that only walks towards the goal must not settle too early
             settings |= {"waves": 4, "entropy": Schedule.parse(0.02 if method == "ppo" else 0.005)}
             steps = 400_000
