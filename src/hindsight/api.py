@@ -29,7 +29,7 @@ from hindsight.training.off_policy import train_off_policy
 from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.policy import Policy
 from hindsight.training.policy_gradient import train_policy_gradient
-from hindsight.training.run import Run, read_config
+from hindsight.training.run import Run, read_config, versions
 from hindsight.training.session import Callback, Logger, follow
 
 AnyConfig = TrainConfig | gradients.OnPolicyConfig
@@ -144,6 +144,10 @@ def resume(
     checkpoint, skipped = Checkpoints(path / "checkpoints").newest()
     for problem in skipped:
         warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=2)
+    now = versions()
+    other = [f"{name} {was} (now {now.get(name)})" for name, was in checkpoint.versions.items() if now.get(name) != was]
+    if other:
+        warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=2)
     config = read_config(checkpoint.config)
     config = replace(config, steps=config.steps + steps)
     if checkpoint.step >= config.steps:

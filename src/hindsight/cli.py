@@ -322,8 +322,11 @@ def doctor(arguments: Sequence[str]) -> int:
 class Bench:
     """Measure this machine and this library, as ratios within one run."""
 
-    what: Annotated[Literal["learner", "simulation", "training", "replay"], tyro.conf.Positional]
-    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. replay: buffers."""
+    what: Annotated[
+        Literal["learner", "simulation", "training", "replay", "checkpoint", "memory"], tyro.conf.Positional
+    ]
+    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. replay: buffers.
+    checkpoint: seconds to save and load a full replay. memory: resident size over 300,000 steps."""
     json: bool = False
     """Print one JSON object."""
 

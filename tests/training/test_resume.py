@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +79,9 @@ def copy_at(cycle: int, to: Path) -> Callable[[Progress], None]:
     return copy
 
 
-FAST = [("hindsight/BitFlip-v0", method) for method in METHODS]
-FAST += [("FetchReach-v4", method) for method in ("HER", "HPER, one queue")]
-SLOW = [("FetchReach-v4", method) for method in METHODS if ("FetchReach-v4", method) not in FAST]
+FAST = [("hindsight/BitFlip-v0", method) for method in METHODS if method != "HER, moved"]
+FAST += [("FetchReach-v4", method) for method in ("HPER, one queue",)]
+SLOW = [(env, method) for env in STEPS for method in METHODS if (env, method) not in FAST]
 
 
 @pytest.mark.parametrize(("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
@@ -102,7 +101,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
 def test_episodes_that_depend_on_those_before_them(simulator: str, tmp_path: Path) -> None:
     env = "HandManipulateBlockRotateZ-v1"
     settings = QUICK | {"steps": 600, "overlap": True, "updates_per_cycle": 1, "simulator": simulator}
-    whole = hindsight.train(env, run_dir=tmp_path / "whole", callbacks=[copy_at(3, tmp_path / "cut")], **settings)
+    whole = hindsight.train(env, run_dir=tmp_path / "whole", callbacks=[copy_at(2, tmp_path / "cut")], **settings)
     assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
 
 
@@ -153,8 +152,8 @@ def killed_and_resumed(where: str, env: str, method: str, path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "env", "method"),
     [
-        ("cycle", "FetchReach-v4", "HPER, two queues"),
-        ("episode", "hindsight/BitFlip-v0", "HER"),
+        pytest.param("cycle", "FetchReach-v4", "HPER, two queues", marks=pytest.mark.slow),
+        ("episode", "hindsight/BitFlip-v0", "HPER, one queue"),
         ("save", "hindsight/BitFlip-v0", "HPER, one queue"),
     ],
 )
@@ -195,11 +194,11 @@ def test_what_cannot_be_resumed(tmp_path: Path) -> None:
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
     def again(progress: Progress) -> None:
-        with pytest.raises(HindsightError, match="another process"):
-            hindsight.resume(tmp_path / "run", env=LineEnv, quiet=True)
+        if progress.cycle == 2:  # the first checkpoint is there
+            with pytest.raises(HindsightError, match="another process"):
+                hindsight.resume(tmp_path / "run", env=LineEnv, quiet=True)
 
-    with suppress(ZeroDivisionError):
-        hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[again], **(QUICK | {"steps": 30}))
+    hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[again], **(QUICK | {"steps": 60}))
 
 
 def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
@@ -211,3 +210,17 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
     for cycle, rate in enumerate([0.1, 0.9, None, 0.5, 0.9, 0.2, None, 0.3], 1):
         checkpoints.write(Snapshot(cycle, cycle, rate, {"x": {"y": np.zeros(3)}}, b"{}", metrics, 0))
     assert [int(name) for name in checkpoints.names()] == [8, 7, 5]
+
+
+def test_other_versions_are_told(tmp_path: Path) -> None:
+    from hindsight.saving.files import sealed
+
+    run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **QUICK)
+    manifest = run.checkpoints.newest()[0].path / "manifest.json"
+    data = json.loads(manifest.read_bytes())
+    assert data["versions"]["jax"]
+    del data["sha256"]
+    manifest.write_bytes(sealed(data | {"versions": data["versions"] | {"jax": "0.0.1"}}))
+    with pytest.warns(UserWarning, match=r"jax 0\.0\.1 \(now"):
+        hindsight.resume(run.path, env=LineEnv, quiet=True, callbacks=[lambda p: True])
+    assert run.summary["steps"] == run.metrics[-1]["step"]

@@ -44,7 +44,7 @@ class Worker:
     pipe: Connection
 
     def send(self, message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has died, as its silence will tell
+        with contextlib.suppress(OSError):  # it has died, as its silence will tell
             self.pipe.send(message)
 
     def receive(self, seconds: float) -> Any:
@@ -53,7 +53,7 @@ class Worker:
             if not self.pipe.poll(seconds):
                 raise WorkerFailed(f"has not answered for {seconds:g} seconds")
             kind, value = self.pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             raise WorkerFailed(f"ended unexpectedly with exit code {self.process.wait()}") from None
         if kind == "error":
             raise HindsightError(value)
@@ -143,9 +143,8 @@ class WorkerEnvs:
             worker.send(("export_state", ()))
             try:
                 exported = worker.receive(self.timeout)
-            except WorkerFailed as failure:
-                self._restart(i, failure, 0)
-                continue
+            except WorkerFailed:
+                continue  # a new process begins anew
             state |= {f"env_{i + int(name[4:]) * len(self._workers)}": value for name, value in exported.items()}
         return state
 
@@ -183,8 +182,8 @@ class WorkerEnvs:
     def _restart(self, i: int, failure: WorkerFailed, episodes: int, wait: bool = True) -> None:
         """A new process in place of one that failed; after too many failures, EnvsFail."""
         self._failures += 1
-        dropped = f"; {episodes} unfinished episodes are dropped" if episodes else ""
-        print(f"hindsight: env worker process {i} {failure}{dropped}", file=sys.stderr, flush=True)
+        dropped = f" ({episodes} unfinished episodes are dropped)" if episodes else ""
+        print(f"hindsight: env worker process {i}{dropped} {failure}", file=sys.stderr, flush=True)
         self._workers[i].stop()
         if self._failures >= self.max_failures:
             reason = " ".join(str(failure).split("\n")[0].split())
@@ -213,6 +212,6 @@ def _start(work: bytes) -> Worker:
     )
     theirs.close()
     worker = Worker(process, ours)
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(OSError):
         ours.send_bytes(work)
     return worker

@@ -16,8 +16,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,6 +56,7 @@ class Snapshot:
     config: bytes
     metrics: Path
     metrics_size: int
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Checkpoint:
     step: int
     success_rate: float | None
     files: dict[str, FileSum]
+    versions: dict[str, str]
+    """Of the libraries that the bytes of a training depend on."""
 
     @property
     def config(self) -> Path:
@@ -119,7 +122,7 @@ class Checkpoints:
         if files[METRICS].bytes != snapshot.metrics_size:
             raise OSError(f"{snapshot.metrics} has lost rows")
         about: dict[str, Any] = {"format": FORMAT, "cycle": snapshot.cycle, "step": snapshot.step}
-        about |= {"success_rate": snapshot.success_rate}
+        about |= {"success_rate": snapshot.success_rate, "versions": dict(snapshot.versions)}
         sums = {name: file._asdict() for name, file in files.items()}
         write_synced(aside / MANIFEST, [sealed({**about, "files": sums})])
         sync_directory(aside)
@@ -127,7 +130,8 @@ class Checkpoints:
         os.rename(aside, self.directory / name)
         sync_directory(self.directory)
         self._prune(snapshot.cycle)
-        return Checkpoint(self.directory / name, snapshot.cycle, snapshot.step, snapshot.success_rate, files)
+        rate, versions = snapshot.success_rate, dict(snapshot.versions)
+        return Checkpoint(self.directory / name, snapshot.cycle, snapshot.step, rate, files, versions)
 
     def newest(self) -> tuple[Checkpoint, list[str]]:
         """The newest intact checkpoint, and what is wrong with those that were skipped."""
@@ -155,7 +159,7 @@ class Checkpoints:
                 )
             if sum_of(path / file) != expected:
                 raise BrokenCheckpoint(f"checkpoint {path} is broken: the SHA-256 of {file} differs")
-        return Checkpoint(path, about["cycle"], about["step"], about["success_rate"], files)
+        return Checkpoint(path, about["cycle"], about["step"], about["success_rate"], files, about["versions"])
 
     def _prune(self, newest: int) -> None:
         """Keep the newest ones and the best. Those with a higher number are of a future that was given up as broken."""
@@ -216,6 +220,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             raise HindsightError(f"{MANIFEST} does not name {min(missing)}")
         rate = data["success_rate"]
         data["success_rate"] = None if rate is None else float(rate)
+        data["versions"] = {str(name): str(version) for name, version in data["versions"].items()}
         return {**data, "files": files, "cycle": int(data["cycle"]), "step": int(data["step"])}
 
 

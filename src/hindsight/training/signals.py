@@ -14,8 +14,9 @@ CAUGHT = (signal.SIGINT, signal.SIGTERM)
 class StopSignals:
     """While it is entered, signals are noted instead of raised; a handler cannot be lost in a destructor.
 
-    The second one is the system's own again: it ends the process at once, whatever it is doing. Only a program's main
-    thread can handle signals; in other threads this does nothing.
+    The second one is the system's own again: it ends the process at once, whatever it is doing; in a notebook or at a
+    Python prompt, where more than this training would be lost, it is Python's own. Only a program's main thread can
+    handle signals; in other threads this does nothing.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
-        for each in CAUGHT:
-            signal.signal(each, signal.SIG_DFL)
+        interactive = hasattr(sys, "ps1") or "ipykernel" in sys.modules
+        for each, before in self._before.items():
+            signal.signal(each, before if interactive and before is not None else signal.SIG_DFL)
         print("\nhindsight: stopping after this cycle; once more stops at once", file=sys.stderr, flush=True)

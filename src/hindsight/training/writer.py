@@ -47,6 +47,7 @@ class RunWriter:
         self._board = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge)
         self._last: Progress | None = None
         self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
+        self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
 
     def write(self, progress: Progress) -> None:
         """Take in where the training stands after a cycle."""
@@ -81,6 +82,7 @@ class RunWriter:
                 config_file(self.run.config),
                 self._metrics.path,
                 self._metrics.size,
+                versions(),
             )
         )
 
@@ -139,8 +141,8 @@ class RunWriter:
             "env": config.env,
             "method": config.agent.method,
             "seed": config.seed,
-            "steps": last.step if last else 0,
-            "minutes": round(last.metrics["time/total"] / 60, 3) if last else 0.0,
+            "steps": last.step if last else self._before["step"],
+            "minutes": round((last.metrics if last else self._before)["time/total"] / 60, 3),
             "success_rate": self._evaluated,
             "best_success_rate": self._best if self._evaluated is not None else None,
             "eval_episodes": config.eval_episodes,
