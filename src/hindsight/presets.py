@@ -9,7 +9,7 @@ from hindsight.config import DDPGConfig, DQNConfig, PriorityConfig, ReplayConfig
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
 
-PresetName = Literal["default", "her", "hper", "paper", "paper-normalized"]
+PresetName = Literal["default", "her", "hper", "hper-single", "paper", "paper-normalized"]
 
 # A lower rate at the end settles the policy: at a constant 1e-3 its success keeps swinging by some hundredths.
 _SETTLING = DDPGConfig(
@@ -23,8 +23,8 @@ _OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
 def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> TrainConfig:
     """The preset of an env id; ids without one get the settings of their kind of actions.
 
-    default: what works best. her: the same with plain uniform HER. hper: the same with hindsight prioritised replay.
-    paper: the paper's own settings, its normaliser off as in its published code. paper-normalized: with it on.
+    default: what works best. her: the same with plain uniform HER. hper, hper-single: the same with hindsight prioritised
+    replay in two queues or one. paper: the paper's own settings, its normaliser off as in its published code. paper-normalized: with it on.
     """
     if name not in get_args(PresetName):
         raise HindsightError(f"unknown preset {name!r}.{nearest(name, get_args(PresetName))}")
@@ -33,16 +33,18 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
     config = _default(env, discrete, horizon)
     if name == "her":
         return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
-    if name == "hper":
+    if name.startswith("hper"):
         steps = 500_000 if env.startswith("FetchPush") else config.steps
-        return replace(config, steps=steps, replay=_HPER, priority=_TWO_QUEUES)
+        replay, queues = (_HPER_SINGLE, "single_queue") if name == "hper-single" else (_HPER, "two_queues")
+        return replace(config, steps=steps, replay=replay, priority=PriorityConfig(index="rank", queues=queues))
     return config
 
 
 # Goals that are met already are not stored at first: alternate pairs come only from episodes that achieved something.
 # Later some are, because they teach to stay at a goal.
 _HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule("linear", (1.0, 0.5)))
-_TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
+# In one queue their number decides how often they are replayed, so there are more, and those that moved something first.
+_HPER_SINGLE = replace(_HPER, replay_k=Schedule.parse(8.0), moved_power=1.0)
 
 
 def _paper(env: str, discrete: bool, horizon: int, normalize: bool) -> TrainConfig:

@@ -71,7 +71,7 @@ def test_same_seed_same_bytes(method: str, env: str, tmp_path: Path) -> None:
         assert row["replay/alternate"] == 0.0
 
 
-@pytest.mark.parametrize("name", ["her", "hper", "paper", "paper-normalized"])
+@pytest.mark.parametrize("name", ["her", "hper", "hper-single", "paper", "paper-normalized"])
 def test_presets_train(name: str, tmp_path: Path) -> None:
     run = hindsight.train("hindsight/BitFlip-v0", preset=name, run_dir=tmp_path / name, **QUICK)
     assert run.config.agent.normalize == (name != "paper")
