@@ -50,9 +50,9 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    Settings are those of `TrainConfig`, over the env's `preset` (default, her, hper, hper-single, paper, paper-normalized)
-    or over `config`: `seed=1`, `agent={"gamma": 0.95}`, or by dotted name, `**{"replay.replay_k": 8}`. With `method` "hpg",
-    "a2c", "a3c", "ppo" or "trpo" they are those of `OnPolicyConfig`.
+    Settings are those of `TrainConfig`, over `config` or the env's `preset` (default, her, hper, hper-single, paper,
+    paper-normalized): `seed=1`, `agent={"gamma": 0.95}`, or by dotted name, `**{"replay.replay_k": 8}`. With `method`
+    "hpg", "a2c", "a3c", "ppo" or "trpo" they are those of `OnPolicyConfig`.
     """
     env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
     time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)

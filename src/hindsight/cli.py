@@ -39,7 +39,7 @@ class Train:
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
     settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
     preset: PresetName = "default"
-    """her: plain HER. hper, hper-single: hindsight prioritised replay, two queues or one. paper: the paper's settings."""
+    """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper: the paper's settings."""
     config: Path | None = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
     run_dir: Path | None = None

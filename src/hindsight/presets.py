@@ -23,8 +23,9 @@ _OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
 def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> TrainConfig:
     """The preset of an env id; ids without one get the settings of their kind of actions.
 
-    default: what works best. her: the same with plain uniform HER. hper, hper-single: the same with hindsight prioritised
-    replay in two queues or one. paper: the paper's own settings, its normaliser off as in its published code. paper-normalized: with it on.
+    default: what works best. her: the same with plain uniform HER. hper and hper-single: the same with hindsight
+    prioritised replay in two queues or in one. paper: the paper's own settings, its normaliser off as in its published
+    code. paper-normalized: with it on.
     """
     if name not in get_args(PresetName):
         raise HindsightError(f"unknown preset {name!r}.{nearest(name, get_args(PresetName))}")
@@ -35,15 +36,17 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
         return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
     if name.startswith("hper"):
         steps = 500_000 if env.startswith("FetchPush") else config.steps
-        replay, queues = (_HPER_SINGLE, "single_queue") if name == "hper-single" else (_HPER, "two_queues")
-        return replace(config, steps=steps, replay=replay, priority=PriorityConfig(index="rank", queues=queues))
+        replay, priority = (_HPER, _TWO_QUEUES) if name == "hper" else (_HPER_SINGLE, _SINGLE_QUEUE)
+        return replace(config, steps=steps, replay=replay, priority=priority)
     return config
 
 
 # Goals that are met already are not stored at first: alternate pairs come only from episodes that achieved something.
 # Later some are, because they teach to stay at a goal.
 _HPER = ReplayConfig(goals_chosen="stored", drop_met=Schedule("linear", (1.0, 0.5)))
-# In one queue their number decides how often they are replayed, so there are more, and those that moved something first.
+_TWO_QUEUES = PriorityConfig(index="rank", queues="two_queues")
+# In one queue their number decides how often they are replayed: more of them, and first those that moved something.
+_SINGLE_QUEUE = PriorityConfig(index="rank", queues="single_queue")
 _HPER_SINGLE = replace(_HPER, replay_k=Schedule.parse(8.0), moved_power=1.0)
 
 
