@@ -253,6 +253,7 @@ class Plot:
     title: str = ""
     labels: tuple[str, ...] = ()
     """A name per line, in the order of the runs; by default the settings in which they differ."""
+    against: Literal["both", "steps", "minutes"] = "both"
 
 
 def plot(arguments: Sequence[str]) -> int:
@@ -272,6 +273,7 @@ def plot(arguments: Sequence[str]) -> int:
         groups,
         options.output,
         options.title or ", ".join(dict.fromkeys(r.config.env for g in groups.values() for r in g)),
+        options.against,
     )
     print(f"figure: {options.output}")
     return 0

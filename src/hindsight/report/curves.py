@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import matplotlib
 import numpy as np
@@ -29,14 +30,20 @@ def curve(run: Run) -> tuple[Array, Array, Array]:
     return steps, seconds / 60, success
 
 
-def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
-    """Success against steps and against minutes: a line per group (mean of its runs), a band from worst to best."""
+Against = Literal["both", "steps", "minutes"]
+
+
+def draw(groups: dict[str, Sequence[Run]], path: Path, title: str, against: Against = "both") -> None:
+    """Success against steps, minutes or both: a line per group (mean of its runs), a band from worst to best."""
     if path.suffix not in (".png", ".svg", ".pdf", ".jpg"):
         raise HindsightError(f"cannot write {path}: the name of a figure ends in .png, .svg, .pdf or .jpg")
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    columns = [0, 1] if against == "both" else [0 if against == "steps" else 1]
+    size = (5 * len(columns) + 2 * (len(columns) == 1), 4)
+    figure, grid = plt.subplots(1, len(columns), figsize=size, sharey=True, layout="constrained", squeeze=False)
+    axes = grid[0]
     for i, (label, runs) in enumerate(groups.items()):
         curves = [curve(run) for run in runs]
-        for axis, x in zip(axes, (0, 1), strict=True):
+        for axis, x in zip(axes, columns, strict=True):
             points = min(len(c[0]) for c in curves)
             across = np.mean([c[x][:points] for c in curves], axis=0)
             success = np.array([c[2][:points] for c in curves])
@@ -46,12 +53,13 @@ def draw(groups: dict[str, Sequence[Run]], path: Path, title: str) -> None:
                 axis.fill_between(
                     across, success.min(axis=0), success.max(axis=0), alpha=0.15, color=style["color"], lw=0
                 )
-    axes[0].set(xlabel="env steps", ylabel="success rate", ylim=(-0.02, 1.02))
-    axes[1].set(xlabel="minutes of training")
-    for axis in axes:
+    axes[0].set(ylabel="success rate", ylim=(-0.02, 1.02))
+    for axis, x in zip(axes, columns, strict=True):
         axis.grid(alpha=0.3)
         axis.set_xlim(left=0)
-    axes[0].xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
+        axis.set_xlabel(("env steps", "minutes of training")[x])
+        if x == 0:
+            axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
     if len(groups) > 1 or len(next(iter(groups.values()))) > 1:
         axes[0].legend(loc="best", frameon=False)
     figure.suptitle(title)
