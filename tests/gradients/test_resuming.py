@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -50,10 +51,12 @@ def fingerprint(run: Run) -> dict[str, str]:
 )
 def test_resumed_is_the_same_as_uncut(env: str, method: str, steps: int, tmp_path: Path) -> None:
     def copy(progress: Progress) -> None:
-        if progress.cycle in (3, 4) and not (tmp_path / "cut").exists():
-            while not any((tmp_path / "whole" / "checkpoints").glob("0*[0-9]")):
-                pass
-            shutil.copytree(tmp_path / "whole", tmp_path / "cut", ignore=shutil.ignore_patterns("*.part"))
+        while progress.cycle in (3, 4) and not any((tmp_path / "cut" / "checkpoints").glob("0*[0-9]")):
+            shutil.rmtree(tmp_path / "cut", ignore_errors=True)
+            with contextlib.suppress(shutil.Error):  # something was renamed or removed meanwhile
+                shutil.copytree(tmp_path / "whole", tmp_path / "part", dirs_exist_ok=True)
+                (tmp_path / "part").rename(tmp_path / "cut")
+            shutil.rmtree(tmp_path / "part", ignore_errors=True)
 
     settings = QUICK | {"steps": steps}
     whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", callbacks=[copy], **settings)
