@@ -212,3 +212,16 @@ def test_goals_chosen_when_stored_need_a_generator() -> None:
     replay = HindsightReplay(LINE, STORED)
     with pytest.raises(HindsightError, match="random generator"):
         replay.add(random_episodes(np.random.default_rng(0), 2, LINE.horizon, LINE))
+
+
+@pytest.mark.parametrize("index", ["none", "rank"])
+def test_a_restored_replay_knows_that_episodes_end(index: Any) -> None:
+    rng = np.random.default_rng(0)
+    replay, other = (HindsightReplay(LINE, STORED, PriorityConfig(index=index)) for _ in range(2))
+    episodes = random_episodes(rng, 4, LINE.horizon, LINE)
+    ended = replace(episodes, terminated=episodes.success)  # it ends where the goal is reached, and has no say in it
+    replay.add(ended, constant(1.0), 0.0, rng)
+    other.restore_state(replay.export_state())
+    mine, theirs = (r.sample(1, 400, 0.0, np.random.default_rng(1)).replayed.batch for r in (replay, other))
+    assert mine.terminated.any()
+    np.testing.assert_array_equal(theirs.terminated, mine.terminated)

@@ -250,6 +250,7 @@ class HindsightReplay:
         state = {
             "storage": self.storage.export_state(),
             "sampler": self.sampler.export_state(),
+            "ends": self.ends,
             "ends_on_success": self.ends_on_success,
         }
         if self.priorities is not None:
@@ -260,6 +261,6 @@ class HindsightReplay:
         """Go on from an exported state of a replay with the same settings."""
         self.storage.restore_state(state["storage"])
         self.sampler.restore_state(state["sampler"], self.storage)
-        self.ends_on_success = bool(state["ends_on_success"])
+        self.ends, self.ends_on_success = bool(state["ends"]), bool(state["ends_on_success"])
         if self.priorities is not None:
             self.priorities.restore_state(state["priorities"], self.storage.size)
