@@ -16,6 +16,7 @@ from hindsight.errors import HindsightError
 from hindsight.saving.tree import split
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import Run
+from hindsight.training.verify import verify
 
 QUICK: dict[str, Any] = {
     "quiet": True,
@@ -63,6 +64,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, steps: int, tmp_pat
     assert len(Run.open(tmp_path / "cut").metrics) < len(whole.metrics)
     resumed = hindsight.resume(tmp_path / "cut", quiet=True)
     assert fingerprint(resumed) == fingerprint(whole)
+    assert not [finding for finding in verify(resumed.path) if finding.state == "BROKEN"]
 
 
 def test_asynchronous_training_cannot_be_resumed(tmp_path: Path) -> None:
