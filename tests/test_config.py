@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from hindsight.config import DQNConfig, TrainConfig, flatten, from_json, to_json, with_settings
+from hindsight.config import DQNConfig, TrainConfig, from_json
 from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
+from hindsight.settings import flatten, plain, with_settings
 
 CONFIG = TrainConfig(env="X-v0")
 
 
 @pytest.mark.parametrize("config", [CONFIG, TrainConfig(env="Y-v0", env_kwargs={"bits": 3}, agent=DQNConfig())])
 def test_survives_json(config: TrainConfig) -> None:
-    assert from_json(json.loads(json.dumps(to_json(config)))) == config
+    assert from_json(json.loads(json.dumps(plain(config)))) == config
 
 
 def test_settings_by_dotted_name_and_nested() -> None:

@@ -13,7 +13,7 @@ import gymnasium as gym
 
 from hindsight.agents import make_agent
 from hindsight.collect import Collector
-from hindsight.config import AGENTS, TrainConfig, with_settings
+from hindsight.config import AGENTS, TrainConfig
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
@@ -23,6 +23,7 @@ from hindsight.gradients import presets as gradient_presets
 from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
+from hindsight.settings import with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.off_policy import train_off_policy
@@ -64,10 +65,7 @@ def train(
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
             raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
-    if isinstance(config, gradients.OnPolicyConfig):
-        config = gradients.with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
-    else:
-        config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
+    config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
     if method not in (None, config.agent.method):
         raise HindsightError(f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}")
     return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from hindsight.config import flatten
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
+from hindsight.settings import flatten
 
 T = TypeVar("T")
 

@@ -17,13 +17,14 @@ from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
 from hindsight.errors import HindsightError
 from hindsight.gradients.batch import choose_goals
-from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig, with_settings
+from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig
 from hindsight.gradients.learner import make_learner
 from hindsight.gradients.model import Model
 from hindsight.gradients.ppo import surrogate
 from hindsight.gradients.rows import chosen_rows, systematic
 from hindsight.gradients.trpo import conjugate_gradient, line_search
 from hindsight.normalizer import Scale
+from hindsight.settings import with_settings
 from hindsight.training.on_policy import Player
 
 PLAIN = Scale(np.zeros(2, np.float32), np.ones(2, np.float32), np.zeros(1, np.float32), np.ones(1, np.float32))

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import types
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from tyro.conf import Suppress
-
-from hindsight.config import CheckpointConfig, flatten
-from hindsight.errors import HindsightError, nearest
+from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
+from hindsight.settings import Ranges, RunConfig, check_ranges, with_settings
 
 
 @dataclass(frozen=True)
@@ -128,120 +122,30 @@ LEARNERS: dict[str, type[HPGConfig] | type[A2CConfig] | type[A3CConfig] | type[P
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig:
-    """A training of a policy-gradient learner. Settings that off-policy training has, too, have the same names."""
+class OnPolicyConfig(RunConfig):
+    """A training of a policy-gradient learner. A cycle is one batch of episodes."""
 
-    env: Annotated[str, Suppress]
-    """Gymnasium id of a goal env; `module:Name-v0` imports the module first."""
-    env_kwargs: Annotated[dict[str, Any], Suppress] = field(default_factory=dict)
-    """Arguments for the env's constructor. On the command line: --env.NAME VALUE."""
-    seed: int = 0
-    """The same seed gives the same bytes."""
-    steps: int = 100_000
-    """Env steps to train for."""
     num_envs: int = 16
     """Episodes simulated side by side."""
     episodes_per_cycle: int = 16
     """Episodes per batch."""
-    eval_every: int = 10
-    """Batches between two evaluations."""
     eval_episodes: int = 256
     """Greedy episodes per evaluation."""
-    max_episode_steps: int | None = None
-    """Time limit, for envs that have none of their own."""
-    simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
-    """jax: bit flip, rooms. auto: jax or threads where possible, else processes if a step is slow, else inline."""
-    workers: int | None = None
-    """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
-    env_timeout: float = 60.0
-    """Seconds that envs in a worker process may take for one step or reset, before they count as hung."""
-    env_failures: int = 5
-    """Failures of worker processes without a whole round of episodes in between, before the run stops."""
     agent: LearnerConfig = field(default_factory=HPGConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_ranges(self, _RANGES)
 
 
-_RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
-    (
-        "steps num_envs episodes_per_cycle eval_every eval_episodes max_episode_steps workers env_failures "
-        "checkpoint.keep agent.critic_updates agent.workers agent.epochs agent.minibatches agent.conjugate_steps "
-        "agent.backtracks",
-        lambda x: x >= 1,
-        "at least 1",
-    ),
-    (
-        "seed agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
-        "agent.damping checkpoint.minutes",
-        lambda x: x >= 0,
-        "0 or more",
-    ),
-    (
-        "agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized agent.normalizer_epsilon "
-        "agent.clip agent.max_kl env_timeout",
-        lambda x: x > 0,
-        "more than 0",
-    ),
-    ("agent.gamma agent.trace", lambda x: 0 <= x <= 1, "between 0 and 1"),
+_RANGES = Ranges(
+    at_least_1="agent.critic_updates agent.workers agent.epochs agent.minibatches agent.conjugate_steps "
+    "agent.backtracks",
+    not_negative="agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
+    "agent.damping",
+    positive="agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized "
+    "agent.normalizer_epsilon agent.clip agent.max_kl",
+    share="agent.gamma agent.trace",
 )
-
-
-def _check(config: OnPolicyConfig) -> None:
-    """Raise HindsightError naming the first setting that is out of range."""
-    values = flatten(config)
-    for names, valid, text in _RANGES:
-        for name in names.split():
-            value = values.get(name)
-            numbers = value.bounds() if isinstance(value, Schedule) else (value,)
-            if any(x is not None and not (abs(x) < math.inf and valid(x)) for x in numbers):
-                raise HindsightError(f"setting {name} must be {text}, got {value}")
-    if config.seed >= 2**32:
-        raise HindsightError(f"setting seed must be below 2**32, got {config.seed}")
-    hidden = config.agent.hidden
-    if not hidden or any(type(width) is not int or width < 1 for width in hidden):
-        raise HindsightError(f"setting agent.hidden must be one or more positive widths, got {hidden}")
-
-
-def with_settings(config: OnPolicyConfig, settings: Mapping[str, Any]) -> OnPolicyConfig:
-    """A copy with some settings changed: by dotted name, or nested as {"agent": {"goals": 100}}."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        nested = isinstance(value, Mapping) and name in ("agent", "checkpoint")
-        flat |= {f"{name}.{leaf}": inner for leaf, inner in value.items()} if nested else {name: value}
-    known = flatten(config)
-    changes: dict[str, dict[str, Any]] = {"": {}, "agent": {}, "checkpoint": {}}
-    for name, value in flat.items():
-        if name not in known:
-            raise HindsightError(f"unknown setting {name!r}.{nearest(name, known)}")
-        group, _, leaf = name.rpartition(".")
-        owner: Any = getattr(config, group) if group else config
-        changes[group][leaf] = _typed(name, typing.get_type_hints(type(owner))[leaf], value)
-    agent: Any = dataclasses.replace(config.agent, **changes["agent"])
-    checkpoint = dataclasses.replace(config.checkpoint, **changes["checkpoint"])
-    return dataclasses.replace(config, agent=agent, checkpoint=checkpoint, **changes[""])
-
-
-def _typed(name: str, kind: Any, value: Any) -> Any:
-    """`value` as the annotated type of the setting, or an error that names the setting."""
-    origin, options = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        return None if value is None else _typed(name, options[0], value)
-    if origin is Literal:
-        if value not in options:
-            raise HindsightError(f"setting {name} must be one of {', '.join(options)}, got {value!r}")
-        return value
-    if kind is Schedule:
-        return Schedule.parse(value)
-    kind = origin or kind
-    if kind is tuple and isinstance(value, list):
-        value = tuple(value)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise HindsightError(f"setting {name} must be a {kind.__name__}, got {value!r}")
-    return value
 
 
 def learner_from_json(data: Mapping[str, Any]) -> LearnerConfig:
@@ -250,7 +154,7 @@ def learner_from_json(data: Mapping[str, Any]) -> LearnerConfig:
 
 
 def from_json(data: Mapping[str, Any]) -> OnPolicyConfig:
-    """The config that `hindsight.config.plain` wrote; unknown names and wrong types are errors."""
+    """The config that `plain` wrote; unknown names and wrong types are errors."""
     if not isinstance(data.get("env"), str):
         raise HindsightError("not a Hindsight config: it has no 'env'")
     return with_settings(OnPolicyConfig(env=data["env"], agent=LEARNERS[data["agent"]["method"]]()), data)

@@ -9,8 +9,8 @@ from typing import Literal
 import matplotlib
 import numpy as np
 
-from hindsight.config import flatten
 from hindsight.errors import HindsightError
+from hindsight.settings import flatten
 from hindsight.training.run import Run
 from hindsight.types import Array
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load as load_tensors
 
 from hindsight.agents import Agent, agent_of
 from hindsight.agents.shapes import Shapes
-from hindsight.config import AGENTS, agent_from_json, plain
+from hindsight.config import AGENTS, agent_from_json
 from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
@@ -25,6 +25,7 @@ from hindsight.gradients.learner import Learner
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.saving.files import tensor_parts, write_aside
+from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
 FORMAT = 1

@@ -11,11 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from hindsight.config import TrainConfig, from_json, plain
+from hindsight.config import TrainConfig, from_json
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.saving.checkpoints import Checkpoints
 from hindsight.saving.files import write_aside
+from hindsight.settings import plain
 from hindsight.training.policy import Policy
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
