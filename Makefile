@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow lint bench tables clean
 
 setup: .venv/ready
 
@@ -33,6 +33,9 @@ bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@$(PIP) install --no-deps nnabla-rl==0.16.0
 	@for what in learner simulation training replay; do $(BIN)/hindsight bench $$what; done
+
+tables: setup
+	@$(BIN)/hindsight reproduce --tables
 
 clean:
 	rm -rf .venv

@@ -359,20 +359,11 @@ class Bound:
 
 
 def bound(arguments: Sequence[str]) -> int:
-    from hindsight import api
-    from hindsight.envs.make import factory
-
     options = parse(Bound, arguments, "hindsight bound")
     with _needs_report():
-        from hindsight.report.bound import draw, measure
-    rows = {}
-    for env, kwargs in (("hindsight/BitFlip-v0", {"bits": options.bits}), ("hindsight/EmptyRoom-v0", {})):
-        make_env = factory(env, kwargs)
-        spec = api.describe(env, make_env)
-        config = api.default_config(options.method, spec)
-        assert isinstance(config, OnPolicyConfig)
-        config = dataclasses.replace(config, env_kwargs=kwargs, steps=options.steps, seed=options.seed)
-        rows[f"{options.bits} bits" if kwargs else "empty room"] = list(measure(config, spec, make_env))
+        from hindsight.report.bound import draw
+        from hindsight.reproduce.measure import bound as measure
+    rows = measure(options.method, options.bits, options.steps, options.seed)
     draw(rows, options.output)
     if options.json is not None:
         options.json.write_text(json.dumps(rows))
@@ -408,6 +399,12 @@ def demo(arguments: Sequence[str]) -> int:
     return 0 if result.success_rate >= 0.95 else 1
 
 
+def reproduce(arguments: Sequence[str]) -> int:
+    from hindsight.reproduce.command import reproduce
+
+    return reproduce(arguments)
+
+
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (train, "train on a goal env"),
     "resume": (resume, "go on with a stopped run"),
@@ -415,6 +412,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "eval": (evaluate, "evaluate a run's policy on fresh episodes"),
     "watch": (watch, "video (or window) of a run's policy"),
     "plot": (plot, "learning curves of runs"),
+    "reproduce": (reproduce, "the paper's tables and figures, and ours"),
     "bound": (bound, "figure of the gap in hindsight TRPO's surrogate"),
     "envs": (envs, "list the goal envs"),
     "doctor": (doctor, "check the installation or an env"),
@@ -448,7 +446,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: hindsight COMMAND ...\n\nHindsight learning for goal-directed tasks with sparse rewards.\n")
-        print("\n".join(f"  {name:8} {text}" for name, (_, text) in COMMANDS.items()))
+        print("\n".join(f"  {name:9} {text}" for name, (_, text) in COMMANDS.items()))
         print("\n`hindsight COMMAND --help` shows the options of a command.")
         return 0
     if arguments[0] == "--version":

@@ -79,7 +79,7 @@ def median_us(action: Callable[[], Any], before: Callable[[], Any] = lambda: Non
     return float(np.median(times)) * 1e6
 
 
-def ours(config: ReplayConfig, priority: PriorityConfig) -> dict[str, float]:
+def ours(config: ReplayConfig, priority: PriorityConfig, entries: int = ENTRIES) -> dict[str, float]:
     """Microseconds to add an episode (TD errors given), to sample a batch and to update its priorities."""
     rng = np.random.default_rng(0)
     replay = HindsightReplay(SPEC, config, priority)
@@ -88,7 +88,7 @@ def ours(config: ReplayConfig, priority: PriorityConfig) -> dict[str, float]:
         n = len(batch.reward)
         return TDErrors(rng.exponential(1.0, n), np.zeros(n))
 
-    for _ in range(ENTRIES // HORIZON // 500):
+    for _ in range(entries // HORIZON // 500):
         replay.add(random_episodes(500, rng), evaluate, rng=rng)
     sample = replay.sample(1, BATCH, 0.0, rng)
     errors = TDErrors(np.zeros(0), np.zeros(0))
@@ -228,15 +228,15 @@ def stable_baselines_her() -> dict[str, Any] | None:
     }
 
 
-def rank_tables() -> dict[str, float]:
-    """Seconds to set up the rank distribution for up to 1M entries: one growing array, or one table per size.
+def rank_tables(entries: int = ENTRIES) -> dict[str, float]:
+    """Seconds to set up the rank distribution for up to `entries` entries: one growing array, or one table per size.
 
     One table per size is what public implementations do, in Python, for every hundredth part of the buffer: the
     probabilities of all ranks, their sum, and the boundaries of the strata.
     """
 
     def grow() -> None:
-        RankWeights(0.7).sums(ENTRIES)
+        RankWeights(0.7).sums(entries)
 
     def table(n: int) -> list[int]:
         masses = [math.pow(rank, -0.7) for rank in range(1, n + 1)]
@@ -253,13 +253,13 @@ def rank_tables() -> dict[str, float]:
     ours = median_us(grow, rounds=5) / 1e6
     start = time.perf_counter()
     for part in range(1, 101):
-        table(ENTRIES * part // 100)
+        table(entries * part // 100)
     return {"one_array": ours, "hundred_tables": time.perf_counter() - start}
 
 
-def run() -> dict[str, Any]:
-    stored = ReplayConfig(goals_chosen="stored", capacity=ENTRIES)
-    sampled = ReplayConfig(capacity=ENTRIES)
+def run(entries: int = ENTRIES, peers: bool = True) -> dict[str, Any]:
+    stored = ReplayConfig(goals_chosen="stored", capacity=entries)
+    sampled = ReplayConfig(capacity=entries)
     results: dict[str, Any] = {}
     for name, config, priority in (
         ("HER", sampled, PriorityConfig()),
@@ -270,16 +270,16 @@ def run() -> dict[str, Any]:
         ("HPER, rank, single_queue", stored, PriorityConfig(index="rank")),
         ("HPER, rank, two_queues", stored, PriorityConfig(index="rank", queues="two_queues")),
     ):
-        results[name] = ours(config, priority)
+        results[name] = ours(config, priority, entries)
         gc.collect()
     return {
-        "entries": ENTRIES,
+        "entries": entries,
         "batch": BATCH,
         "hindsight": results,
-        "cpprb": cpprb_proportional(),
-        "stable_baselines3": stable_baselines_her(),
-        "rank_distribution": rank_tables(),
-        "nnabla_rl": nnabla_rank_based(),
+        "cpprb": cpprb_proportional() if peers else None,
+        "stable_baselines3": stable_baselines_her() if peers else None,
+        "rank_distribution": rank_tables(entries),
+        "nnabla_rl": nnabla_rank_based() if peers else None,
         "machine": machine(),
         "versions": dict(versions()),
     }

@@ -1,0 +1,40 @@
+"""Measurements that are no trainings: the speed of rank-based sampling, the bound of Appendix D."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hindsight import api
+from hindsight.envs.make import factory
+from hindsight.gradients.config import OnPolicyConfig
+from hindsight.reproduce.experiment import Measurement
+
+
+def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str, Any]:
+    settings = dict(entry.settings)
+    if entry.what == "replay":
+        from hindsight.bench import replay
+
+        return replay.run() if trial_steps is None else replay.run(max(trial_steps, 500 * replay.HORIZON), peers=False)
+    if trial_steps is not None:
+        settings["steps"] = trial_steps
+    return bound(**settings, seed=seed)
+
+
+def bound(method: str, bits: int, steps: int, seed: int) -> dict[str, list[dict[str, float]]]:
+    """Gain, surrogates and gaps after every update, in bit flip and in the empty room."""
+    from hindsight.report.bound import measure as measure_bound
+
+    rows = {}
+    for env, kwargs in (("hindsight/BitFlip-v0", {"bits": bits}), ("hindsight/EmptyRoom-v0", {})):
+        make_env = factory(env, kwargs)
+        spec = api.describe(env, make_env)
+        config = api.default_config(method, spec)
+        assert isinstance(config, OnPolicyConfig)
+        config = replace(config, env_kwargs=kwargs, steps=steps, seed=seed)
+        rows[f"{bits} bits" if kwargs else "empty room"] = [
+            {name: float(f"{value:.6g}") for name, value in row.items()}
+            for row in measure_bound(config, spec, make_env)
+        ]
+    return rows
