@@ -16,8 +16,8 @@ def entries() -> list[Training | Use]:
         for method in ("hpg", "a2c", "a3c", "ppo", "trpo"):
             line = f"{task} | {method}"
             if (slug, method) == ("bits", "hpg"):
-                found.append(Use("policy_gradients", "bits-16", line=line))
-                found.append(Use("policy_gradients", "bits-16-none", line=line))
+                found.append(Use("policy_gradients", "bits-16", line=line, column="with hindsight"))
+                found.append(Use("policy_gradients", "bits-16-none", line=line, column="without hindsight"))
                 continue
             common: dict[str, Any] = {
                 "method": method,

@@ -76,7 +76,8 @@ def command(entry: Training | Measurement, seed: int) -> str:
         if isinstance(value, bool):
             words += [f"--{group}{dot}{leaf if value else 'no-' + leaf}"]
         else:
-            words += [f"--{group}{dot}{leaf}", f"'{value}'" if "(" in str(value) else str(value)]
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            words += [f"--{group}{dot}{leaf}", f"'{text}'" if "(" in text else text]
     return " ".join([*words, "--seed", str(seed)])
 
 

@@ -18,7 +18,7 @@ class Paper:
     epoch: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.success:.3g}" + (f" (epoch {self.epoch})" if self.epoch else "")
+        return f"{self.success:.5g}" + (f" (epoch {self.epoch})" if self.epoch else "")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Measurement:
     slug: str
     what: Literal["replay", "bound"]
     minutes: float
-    """What it took us."""
+    """About what it takes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = (0,)
     main: bool = True
@@ -88,9 +88,9 @@ class Use:
     seeds: tuple[int, ...] | None = None
 
     def of(self, entry: Entry) -> Entry:
-        changes = {name: value for name in ("label", "line", "column") if (value := getattr(self, name))}
+        """That training, with the place in the table that it has here."""
         seeds = entry.seeds if self.seeds is None else self.seeds
-        return replace(entry, **changes, paper=self.paper or entry.paper, seeds=seeds)
+        return replace(entry, label=self.label, line=self.line, column=self.column, paper=self.paper, seeds=seeds)
 
 
 Figure = Literal["success", "score", "ratio", "bound", "speed", "none"]

@@ -124,13 +124,13 @@ def choose(pending: Sequence[Job], budget: float | None) -> tuple[list[Job], lis
 
 def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
     """Minutes of a whole run, and whether they were measured: of this seed, else of others, on a machine of its own."""
-    if isinstance(entry, Measurement):
-        return entry.minutes, True
-    found = rows.rows_of(folder.results, entry)
+    found = {s: row for s, row in rows.rows_of(folder.results, entry).items() if row["minutes"] is not None}
     timed = {s: row for s, row in found.items() if not row["shared_machine"]} or found
     if timed:
         row = timed.get(seed) or next(iter(timed.values()))
         return row["minutes"], not row["shared_machine"]
+    if isinstance(entry, Measurement):
+        return entry.minutes, False
     config = config_of(entry, seed)
     share = min(entry.stop_at or config.steps, config.steps) / config.steps
     return estimated_minutes(config, entry) * share, False

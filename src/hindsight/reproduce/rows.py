@@ -141,7 +141,7 @@ _COMMON: dict[str, type | tuple[type, ...]] = {
     "slug": str,
     "seed": int,
     "command": str,
-    "minutes": (int, float),
+    "minutes": (int, float, type(None)),  # None: not timed
     "shared_machine": bool,
     "machine": dict,
     "versions": dict,
@@ -171,7 +171,8 @@ def check(row: Row, name: str, least_episodes: int = LEAST_EPISODES) -> None:
     for key in row:
         if key not in expected and key != "stopped_at":
             refuse(f"unknown key {key!r}")
-    if not 0 <= row["minutes"] < float("inf"):
+    untimed = row["minutes"] is None and row["kind"] == "measurement"
+    if not untimed and not (_number(row["minutes"]) and row["minutes"] >= 0):
         refuse(f"'minutes' cannot be {row['minutes']}")
     if row["kind"] == "training":
         _check_training(row, refuse, least_episodes)

@@ -135,11 +135,12 @@ def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
 
 
 def _at_steps(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    cells = []
-    for step in experiment.at_steps:
-        values = [point[2] for row in rows.values() for point in row["curve"] if point[0] == step]
-        cells.append(f"{np.mean(values):.2f}" if values else "-")
-    return ", ".join(cells)
+    """Of each seed, because a mean over seeds that others do not have would mislead."""
+    seeds = []
+    for row in rows.values():
+        curve = {point[0]: point[2] for point in row["curve"]}
+        seeds.append(", ".join(f"{curve[step]:.2f}" if step in curve else "-" for step in experiment.at_steps))
+    return "; ".join(seeds)
 
 
 def _stopped(experiment: Experiment, entry: Training, rows: Rows) -> str:
