@@ -17,7 +17,7 @@ from hindsight.training.run import Run
 ONE = {
     "table": "reach-single-4-512-paper",
     "push": "selected",
-    "ablation": "fresh",
+    "ablation": "met",
     "ratio": "reach-long",
     "goal_numbers": "reach-uniform",
     "queues": "reach-two",
@@ -25,7 +25,7 @@ ONE = {
     "baselines": "handmanipulateblock-her",
     "rank_speed": "replay",
     "policy_gradients": "bits-8",
-    "learners": "bits-ppo",
+    "learners": "bits-a2c-none",
     "bound": "trpo",
 }
 

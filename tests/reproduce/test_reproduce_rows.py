@@ -126,7 +126,7 @@ def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[s
     text = (here.path / "push.py").read_text().replace('preset="hper",', 'preset="hper", settings={"batch_size": 64},')
     file.write_text(text)
     rows.write(tmp_path / "experiments" / "results" / "push" / "hper-seed1.json", row)
-    with pytest.raises(HindsightError, match="measured with other settings .batch_size: 512, not 64"):
+    with pytest.raises(HindsightError, match=r"measured with other settings .batch_size: 512, not 64"):
         tables.fill(folder.find(tmp_path), "<!-- table: push -->\n<!-- /table -->")
 
 
@@ -144,15 +144,8 @@ def test_adopting_refuses_runs_of_other_settings(tmp_path: Path) -> None:
     here = folder.Folder(tmp_path, {"x": Experiment("X", "nowhere", (entry,))})
 
     def train(name: str, seed: int = 0, **other: Any) -> Path:
-        run = api.train(
-            entry.env,
-            env_kwargs=dict(entry.env_kwargs),
-            run_dir=tmp_path / name,
-            quiet=True,
-            seed=seed,
-            **settings,
-            **other,
-        )
+        everything = {**settings, **other, "env_kwargs": dict(entry.env_kwargs), "seed": seed}
+        run = api.train(entry.env, run_dir=tmp_path / name, quiet=True, **everything)
         return run.path
 
     with pytest.raises(HindsightError, match=r"is no run of x: .*replay\.replay_k: 2\.0, not 4\.0"):
