@@ -99,7 +99,12 @@ def _best(experiment: Experiment, entry: Training, rows: Rows) -> str:
 
 
 def _first(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    found = [next((f"{p[0] / 1000:.0f}k" for p in row["curve"] if p[2] >= 0.9), "never") for row in rows.values()]
+    """With its minute, if the machine had nothing else to do."""
+    found = []
+    for row in rows.values():
+        point = next((point for point in row["curve"] if point[2] >= 0.9), None)
+        minute = "" if point is None or row["shared_machine"] else f" ({point[1]:.1f} min)"
+        found.append(f"{point[0] / 1000:.0f}k{minute}" if point else "never")
     return ", ".join(found)
 
 
@@ -149,7 +154,7 @@ def _stopped(experiment: Experiment, entry: Training, rows: Rows) -> str:
 
 COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "label": ("", lambda experiment, entry, rows: entry.label),
-    "by_seed": ("success on 100 fresh episodes by seed", _by_seed),
+    "by_seed": ("success by seed", _by_seed),
     "estimate": (
         "interquartile mean [95 %]",
         lambda experiment, entry, rows: str(estimate([row["final"]["success_rate"] for row in rows.values()])),
