@@ -41,9 +41,11 @@ def draw(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows]
 
 def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], path: Path) -> None:
     panels: dict[str, list[tuple[str, Rows]]] = {}
+    drawn: set[tuple[str, str]] = set()  # lines of a table may share a training: once is enough
     for entry, rows in measured:
-        if not any(_points(row, experiment.figure) for row in rows.values()):
+        if (entry.home, entry.slug) in drawn or not any(_points(row, experiment.figure) for row in rows.values()):
             continue
+        drawn.add((entry.home, entry.slug))
         label = entry.column or entry.label or entry.slug
         panels.setdefault(entry.line.replace(" | ", ", ") or "", []).append((label, rows))
     labels = list(dict.fromkeys(label for lines in panels.values() for label, _ in lines))

@@ -31,7 +31,7 @@ class Job:
     entry: Entry
     seed: int
     path: Path
-    order: tuple[int, ...]
+    order: tuple[float, ...]
     state: Literal["new", "begun", "trained", "done"]
     minutes: float
     """What is left to run."""
@@ -55,7 +55,10 @@ class Request:
 
 
 def jobs(folder: Folder, request: Request) -> list[Job]:
-    """All runs of the experiments, each once, those that say most first: seed by seed, main rows before others."""
+    """All runs of the experiments, each once, those that say most first.
+
+    That is: first seeds before second ones, then main rows before others, then short runs before long ones.
+    """
     found: dict[tuple[str, str, int], Job] = {}
     slugs = {entry.slug for name in request.names for entry in folder.entries(name)}
     for slug in request.only:
@@ -71,9 +74,10 @@ def jobs(folder: Folder, request: Request) -> list[Job]:
                 if key in found or (request.missing and measured):
                     continue
                 path = run_path(request, entry, seed)
-                order = (turn, not entry.main, list(request.names).index(name), place)
                 state = _state(entry, seed, path, request.trial_steps)
-                found[key] = Job(entry, seed, path, order, state, _left(folder, entry, seed, path, state, request))
+                minutes = _left(folder, entry, seed, path, state, request)
+                order = (turn, not entry.main, minutes, list(request.names).index(name), place)
+                found[key] = Job(entry, seed, path, order, state, minutes)
     return sorted(found.values(), key=lambda job: job.order)
 
 
