@@ -95,7 +95,7 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
     monkeypatch.setattr(api, "train", refuse)
     monkeypatch.setattr(api, "resume", refuse)
     assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
-    assert "1 runs: 1 finished, none to run" in capsys.readouterr().out
+    assert "1 run: 1 finished, none to run" in capsys.readouterr().out
 
     assert command.reproduce(["tiny", "--adopt", str(runs / "four-seed0"), "--shared-machine"]) == 0
     row = json.loads((tiny / "experiments" / "results" / "tiny" / "four-seed0.json").read_text())

@@ -90,7 +90,8 @@ def _run(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
     every = jobs(folder, request)
     pending = [job for job in every if job.state != "done"]
     chosen, left = choose(pending, options.budget)
-    print(f"{len(every)} runs: {len(every) - len(pending)} finished, {_sum(chosen)} to run, {_sum(left)} left out")
+    runs = "1 run" if len(every) == 1 else f"{len(every)} runs"
+    print(f"{runs}: {len(every) - len(pending)} finished, {_sum(chosen)} to run, {_sum(left)} left out")
     if options.plan:
         for job in chosen:
             print(f"  {job.minutes:6.1f} min  {job.name}")
@@ -109,7 +110,7 @@ def _say(text: str) -> None:
 
 
 def _sum(some: Sequence[Job]) -> str:
-    return f"{len(some)} (about {sum(job.minutes for job in some):.0f} minutes)" if some else "none"
+    return f"{len(some)} (about {sum(job.minutes for job in some):.3g} minutes)" if some else "none"
 
 
 def _say_left(left: Sequence[Job]) -> None:

@@ -132,7 +132,10 @@ def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
     timed = {s: row for s, row in found.items() if not row["shared_machine"]} or found
     if timed:
         row = timed.get(seed) or next(iter(timed.values()))
-        return row["minutes"], not row["shared_machine"]
+        whole = 1.0  # what was stopped before its end would have taken longer
+        if isinstance(entry, Training):
+            whole = min(entry.stop_at or row["config"]["steps"], row["config"]["steps"]) / row["steps"]
+        return row["minutes"] * max(whole, 1.0), not row["shared_machine"]
     if isinstance(entry, Measurement):
         return entry.minutes, False
     config = config_of(entry, seed)
