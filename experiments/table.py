@@ -1,5 +1,7 @@
 """The table of Section 4: the paper's settings, and ours, for each of its twelve rows."""
 
+from typing import Any
+
 from hindsight.reproduce.experiment import Experiment, Paper, Training, Use
 
 # env, replay_k, batch_size, n_batches, best success rate, best epoch, strategy; as printed
@@ -19,55 +21,41 @@ ROWS = (
 )
 
 
-def entries() -> list[Training | Use]:
-    found: list[Training | Use] = []
-    used: set[str] = set()
-    for env, k, batch, updates, success, epoch, queues in ROWS:
-        line = f"{env} | {k} | {batch} | {updates} | {queues}"
-        short = env.removeprefix("Fetch").lower()
-        slug = f"{short}-{queues.removesuffix('_queue').removesuffix('_queues')}-{k}-{batch}"
-        reach = env == "FetchReach"
-        row = {"priority.queues": queues, "replay.replay_k": float(k), "updates_per_cycle": updates}
-        literal = row | {"batch_size": batch, "agent.target_every": updates} | ({"steps": 24_000} if reach else {})
-        paper, epoch_steps = Paper(success, epoch), 12_000 if reach else 60_000
+PAPER, NORMALISED, OURS = "the paper's settings", "and the normaliser on", "our settings"
 
-        def training(name: str, preset: str, settings: dict[str, object], column: str, main: bool = True) -> Training:
-            return Training(
-                f"{slug}-{name}",  # noqa: B023  (called at once)
-                f"{env}-v4",  # noqa: B023
-                preset=preset,
-                settings=settings,
-                main=main,
-                line=line,  # noqa: B023
-                column=column,
-                paper=paper,  # noqa: B023
-                epoch_steps=epoch_steps if preset.startswith("paper") else None,  # noqa: B023
-            )
 
-        found.append(training("paper", "paper", literal, "the paper's settings"))
-        if reach:
-            found.append(training("normalised", "paper-normalized", literal, "and the normaliser on", main=False))
-            ours = row | {"agent.target_every": 2, "steps": 12_000}
-            found.append(training("ours", "paper-normalized", ours, "our settings"))
-        elif env == "FetchPush":
-            single = queues == "single_queue"
-            found.append(
-                Use("push", "hper-single" if single else "hper", line=line, column="our settings", paper=paper)
-            )
-        elif env in used:
-            found.append(Use("table", f"{short}-ours", line=line, column="our settings", paper=paper))
-        else:
-            used.add(env)
-            ours_too = Training(f"{short}-ours", f"{env}-v4", preset="hper-single", line=line, column="our settings")
-            found.append(ours_too)
-    return found
+def row(
+    env: str, k: int, batch: int, updates: int, success: float, epoch: int, queues: str
+) -> tuple[Training | Use, ...]:
+    """The trainings of one row: with the paper's settings, on FetchReach also with its normaliser on, and with ours."""
+    reach, task, paper = env == "FetchReach", env.removeprefix("Fetch").lower(), Paper(success, epoch)
+    line = f"{env} | {k} | {batch} | {updates} | {queues}"
+    slug = f"{task}-{queues.partition('_')[0]}-{k}-{batch}"
+    same = {"priority.queues": queues, "replay.replay_k": float(k), "updates_per_cycle": updates}
+    literal = same | {"batch_size": batch, "agent.target_every": updates} | ({"steps": 24_000} if reach else {})
+    common: dict[str, Any] = {"line": line, "paper": paper, "epoch_steps": 12_000 if reach else 60_000}
+    printed = Training(f"{slug}-paper", f"{env}-v4", "paper", settings=literal, column=PAPER, **common)
+    if reach:
+        preset, sooner = "paper-normalized", same | {"agent.target_every": 2, "steps": 12_000}
+        return (
+            printed,
+            Training(
+                f"{slug}-normalised", "FetchReach-v4", preset, None, literal, column=NORMALISED, main=False, **common
+            ),
+            Training(f"{slug}-ours", "FetchReach-v4", preset, None, sooner, column=OURS, **common),
+        )
+    if env == "FetchPush":
+        return printed, Use("push", "hper-single" if "single" in queues else "hper", "", line, OURS, paper)
+    if (env, k) == ("FetchSlide", 8):
+        return printed, Use("table", "slide-ours", "", line, OURS, paper)
+    return printed, Training(f"{task}-ours", f"{env}-v4", "hper-single", line=line, column=OURS)
 
 
 EXPERIMENT = Experiment(
     order=1,
     title="The table: HPER in one queue and two, on four Fetch tasks",
     where="Sec. 4",
-    entries=tuple(entries()),
+    entries=tuple(entry for printed in ROWS for entry in row(*printed)),
     line_heading="env | replay_k | batch_size | n_batches | strategy",
     note=(
         "Our settings on Push, Slide and PickAndPlace are the presets `hper` and `hper-single`, which have their own "
