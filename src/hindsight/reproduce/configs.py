@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from hindsight import api
-from hindsight.config import flatten, plain, with_settings
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.make import factory
-from hindsight.gradients import config as gradients
+from hindsight.gradients.config import OnPolicyConfig
 from hindsight.reproduce.experiment import Measurement, Training
+from hindsight.settings import flatten, plain, with_settings
 from hindsight.training.run import Run
 
 HARMLESS = ("checkpoint.", "workers", "simulator", "env_timeout", "env_failures")
@@ -32,11 +32,7 @@ def config_of(training: Training, seed: int, trial_steps: int | None = None) -> 
     spec = spec_of(training)
     config = api.default_config(training.method, spec, training.preset)
     config = replace(config, env=training.env, env_kwargs=dict(training.env_kwargs))
-    settings = {**training.settings, "seed": seed}
-    if isinstance(config, gradients.OnPolicyConfig):
-        config = gradients.with_settings(config, settings)
-    else:
-        config = with_settings(config, settings)
+    config = with_settings(config, {**training.settings, "seed": seed})
     return config if trial_steps is None else _trial(config, trial_steps, spec.horizon)
 
 
@@ -50,7 +46,7 @@ def _trial(config: api.AnyConfig, steps: int, horizon: int) -> api.AnyConfig:
         "eval_every": 1 if episodes < config.episodes_per_cycle else config.eval_every,
         "eval_episodes": min(config.eval_episodes, 10),
     }
-    if isinstance(config, gradients.OnPolicyConfig):
+    if isinstance(config, OnPolicyConfig):
         return replace(config, **small)
     updates = max(config.updates_per_cycle * episodes // config.episodes_per_cycle, 1)
     return replace(config, updates_per_cycle=updates, **small)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from hindsight import api
-from hindsight.config import from_json, plain
+from hindsight.config import from_json
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.reproduce.configs import command, last_step, spec_of
 from hindsight.reproduce.experiment import Entry, Training
 from hindsight.saving.files import read_json, write_aside
+from hindsight.settings import plain
 from hindsight.training.run import Run, machine, versions
 
 FORMAT, POINTS, LEAST_EPISODES = 1, 60, 100
