@@ -1,0 +1,146 @@
+"""What the numbers allow to say, in plain words, and no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, sqrt
+from typing import Literal
+
+from hindsight.report.groups import Group, tasks
+from hindsight.report.statistics import Estimate, difference
+
+Verdict = Literal["better", "no difference", "too few episodes", "one seed", "alone"]
+ALL_PAIRS = 4
+"""Up to so many groups, every pair is compared; of more, the best with each other one."""
+FEW_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A sentence, and what it rests on. `gap` is first minus second."""
+
+    task: str
+    verdict: Verdict
+    text: str
+    first: str
+    second: str = ""
+    gap: Estimate | None = None
+
+
+def conclude(groups: Sequence[Group]) -> list[Conclusion]:
+    """One sentence for each comparison within an env."""
+    found: list[Conclusion] = []
+    for task, members in tasks(groups).items():
+        measured = sorted((g for g in members if g.finals), key=lambda g: -_value(g))
+        if len(measured) == 1:
+            found.append(_alone(task, measured[0]))
+        pairs = list(combinations(measured, 2))
+        if len(measured) > ALL_PAIRS:
+            pairs = [(measured[0], other) for other in measured[1:]]
+        found += [compare(task, first, second) for first, second in pairs]
+    return found
+
+
+def compare(task: str, first: Group, second: Group) -> Conclusion:
+    """Which is better, if that can be said: `first` has the higher interquartile mean."""
+    gap = difference(first.finals, second.finals)
+    numbers = f"{first.final} against {second.final}"
+    seeds = f"{_seeds(first)} and {_seeds(second)}"
+    if gap.seeds == 1:
+        which = "one seed each" if len(first.finals) == len(second.finals) else seeds
+        text = f"One seed claims nothing: {_named(first)} has {numbers} of {_named(second)} on {task} ({which})."
+        return Conclusion(task, "one seed", text, first.label, second.label, gap)
+    if gap.low <= 0 <= gap.high:
+        text = (
+            f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers} ({seeds})."
+        )
+        return Conclusion(task, "no difference", text, first.label, second.label, gap)
+    if gap.value <= episode_noise(first, second):
+        text = (
+            f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers} is a gap "
+            f"that {first.episodes} and {second.episodes} episodes per seed can make by chance."
+        )
+        return Conclusion(task, "too few episodes", text, first.label, second.label, gap)
+    text = f"{_named(first)} is better than {_named(second)} on {task}: {numbers} ({seeds}{_caution(first, second)})."
+    return Conclusion(task, "better", text, first.label, second.label, gap)
+
+
+def episode_noise(first: Group, second: Group) -> float:
+    """The gap that equal policies show in 1 of 20 cases, because each was tested on so many episodes only.
+
+    Seeds that agree to the last digit have an interval of no width, however few episodes they were tested on.
+    """
+    n, m = (len(g.finals) * g.episodes for g in (first, second))
+    share = (n * _mean(first) + m * _mean(second)) / (n + m)
+    return 1.96 * sqrt(share * (1 - share) * (1 / n + 1 / m))
+
+
+def notes(groups: Sequence[Group]) -> list[str]:
+    """What a reader must know to take the numbers for what they are."""
+    found = []
+    unfinished = [g for g in groups if g.state != "finished"]
+    for g in unfinished:
+        done = ", ".join(
+            f"seed {run.config.seed} {run.state} at {run.steps:,} of {run.config.steps:,} steps"
+            for run in g.runs
+            if run.state != "finished"
+        )
+        found.append(f"{g.label} is not finished ({done}): its numbers can still change.")
+    for task, members in tasks(groups).items():
+        steps = {run.config.steps for g in members for run in g.runs}
+        if len(steps) > 1:
+            listed = ", ".join(f"{count:,}" for count in sorted(steps))
+            found.append(f"On {task} not all were trained for as long: {listed} steps.")
+    if any(1 < len(g.finals) < FEW_SEEDS for g in groups):
+        found.append(
+            f"With fewer than {FEW_SEEDS} seeds an interval is little more than the range from the worst seed to the "
+            "best: it is too narrow more often than 1 time in 20."
+        )
+    episodes = sorted({g.episodes for g in groups})
+    listed = " or ".join(map(str, episodes))
+    found.append(
+        f"The result of a seed is its last evaluation, of {listed} greedy episodes: "
+        f"by chance alone it is off by up to {0.98 / sqrt(episodes[0]):.2f} where half of them succeed."
+    )
+    found.append(
+        "Best is the highest of all evaluations of a run. It flatters: of many noisy numbers the highest is too high. "
+        "The paper's table shows it, so it is here, too; conclusions are drawn from the last evaluation."
+    )
+    return found
+
+
+def chance(first: int, second: int) -> float:
+    """How often so many seeds of two equal methods fall apart, all of one above all of the other."""
+    return 2 / comb(first + second, first)
+
+
+def _caution(first: Group, second: Group) -> str:
+    odds = chance(len(first.finals), len(second.finals))
+    if odds <= 0.05:
+        return ""
+    return f"; so few seeds of two equal methods can fall apart like this in 1 of {1 / odds:.0f} cases: run more"
+
+
+def _alone(task: str, g: Group) -> Conclusion:
+    seeds = "one seed claims nothing" if len(g.finals) == 1 else _seeds(g)
+    return Conclusion(task, "alone", f"{_named(g)} reaches {g.final} on {task} ({seeds}).", g.label)
+
+
+def _named(g: Group) -> str:
+    """The label without the env, which the sentence names itself."""
+    label = g.label.removeprefix(g.task).removeprefix(", ")
+    return f"“{label or g.method}”"
+
+
+def _seeds(g: Group) -> str:
+    return f"{len(g.finals)} seed{'s' if len(g.finals) > 1 else ''}"
+
+
+def _value(g: Group) -> float:
+    return g.final.value if g.final else 0.0
+
+
+def _mean(g: Group) -> float:
+    return sum(g.finals) / len(g.finals)
