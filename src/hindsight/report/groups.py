@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,8 @@ _TELLING = ("agent.method", "priority.index", "priority.queues", "agent.hindsigh
 """What says most about a method comes first in a label."""
 _SECONDARY = ("steps", "eval_every", "eval_episodes", "checkpoint.", "env_timeout", "env_failures", "simulator")
 """What says least comes last."""
+
+_SEED = re.compile(r"[-_.]*(seed|s)?[-_.]?\d+$")
 
 
 @dataclass(frozen=True)
@@ -132,13 +135,22 @@ def tasks(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def differing(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Settings that are not the same in all groups: their values, group by group; – where a group has no such one."""
+    """Settings that are not the same in all groups: their values, group by group; a dash where one has no such setting."""
     names = dict.fromkeys(name for g in groups for name in g.settings)
     values = {name: [g.settings.get(name, "–") for g in groups] for name in names}  # noqa: RUF001
     return {name: row for name, row in values.items() if len(set(row)) > 1}
 
 
 def short_labels(groups: Sequence[Group]) -> list[str]:
+    """What the runs' directories are called but for the seed, if that tells the groups apart, else settings."""
+    stems = [{_SEED.sub("", run.path.resolve().name) for run in g.runs} for g in groups]
+    names = [stem for found in stems for stem in found]
+    if all(names) and len(names) == len(set(names)) == len(groups):
+        return names
+    return setting_labels(groups)
+
+
+def setting_labels(groups: Sequence[Group]) -> list[str]:
     """As few settings as tell the groups of an env apart, the most telling first; the env where there are several."""
     labels = [""] * len(groups)
     envs = tasks(groups)

@@ -51,8 +51,8 @@ REPLAYED = (
         "replay/reached",
         "Share of r = 0",
         "share of transitions",
-        "Replayed transitions whose goal is reached. Near 0 there is nothing to learn from; near 1, as in uniform replay "
-        "while no object moves, the agent learns to do nothing.",
+        "Replayed transitions whose goal is reached. Near 0 there is nothing to learn from; near 1, as in uniform "
+        "replay while no object moves, the agent learns to do nothing.",
     ),
     Quantity(
         "replay/priority_age",
