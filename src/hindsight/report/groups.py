@@ -135,7 +135,7 @@ def tasks(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def differing(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Settings that are not the same in all groups: their values, group by group; a dash where one has no such setting."""
+    """Settings that are not the same in all groups: their values, group by group; a dash where one has none."""
     names = dict.fromkeys(name for g in groups for name in g.settings)
     values = {name: [g.settings.get(name, "–") for g in groups] for name in names}  # noqa: RUF001
     return {name: row for name, row in values.items() if len(set(row)) > 1}

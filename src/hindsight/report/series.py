@@ -12,7 +12,7 @@ from hindsight.report.load import SUCCESS
 from hindsight.report.statistics import estimate
 from hindsight.types import Array
 
-POINTS = 60
+POINTS = 40
 """Points of a line at most: more cannot be told apart on a phone, and make the page heavy."""
 Against = Literal["steps", "minutes"]
 
