@@ -12,6 +12,7 @@ from hindsight.report.groups import Group, tasks
 from hindsight.report.statistics import Estimate, difference
 
 Verdict = Literal["better", "no difference", "too few episodes", "one seed", "alone"]
+_ORDER: tuple[Verdict, ...] = ("better", "no difference", "too few episodes", "one seed", "alone")
 ALL_PAIRS = 4
 """Up to so many groups, every pair is compared; of more, the best with each other one."""
 FEW_SEEDS = 5
@@ -39,7 +40,8 @@ def conclude(groups: Sequence[Group]) -> list[Conclusion]:
         pairs = list(combinations(measured, 2))
         if len(measured) > ALL_PAIRS:
             pairs = [(measured[0], other) for other in measured[1:]]
-        found += [compare(task, first, second) for first, second in pairs]
+        compared = [compare(task, first, second) for first, second in pairs]
+        found += sorted(compared, key=lambda conclusion: _ORDER.index(conclusion.verdict))
     return found
 
 
@@ -47,10 +49,10 @@ def compare(task: str, first: Group, second: Group) -> Conclusion:
     """Which is better, if that can be said: `first` has the higher interquartile mean."""
     gap = difference(first.finals, second.finals)
     numbers = f"{first.final} against {second.final}"
-    seeds = f"{_seeds(first)} and {_seeds(second)}"
+    same = len(first.finals) == len(second.finals)
+    seeds = f"{_seeds(first)} each" if same else f"{_seeds(first)} and {_seeds(second)}"
     if gap.seeds == 1:
-        which = "one seed each" if len(first.finals) == len(second.finals) else seeds
-        text = f"One seed claims nothing: {_named(first)} has {numbers} of {_named(second)} on {task} ({which})."
+        text = f"One seed claims nothing: {_named(first)} has {numbers} of {_named(second)} on {task} ({seeds})."
         return Conclusion(task, "one seed", text, first.label, second.label, gap)
     if gap.low <= 0 <= gap.high:
         text = (

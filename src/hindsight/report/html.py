@@ -10,17 +10,22 @@ from hindsight.report.series import Line
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Cells are HTML; the first of a row is its heading. Columns in `numbers` are set to the right."""
+    """Cells are HTML; the first of a row is its heading. Columns in `numbers` are set to the right.
+
+    The caption stands above the box, so that it does not scroll away.
+    """
 
     def cell(kind: str, i: int, text: str, extra: str = "") -> str:
         return f"<{kind}{extra}{' class=number' if i in numbers else ''}>{text}</{kind}>"
 
     top = "".join(cell("th", i, text, " scope=col") for i, text in enumerate(head))
-    body = "".join(
-        f"<tr><th scope=row class=row>{row[0]}</th>{''.join(cell('td', i, text) for i, text in enumerate(row[1:], 1))}</tr>"
-        for row in rows
-    )
-    return scroll(caption, f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>{body}</table>")
+    body = ""
+    for first, *rest in rows:
+        cells = "".join(cell("td", i, text) for i, text in enumerate(rest, 1))
+        body += f"<tr><th scope=row class=row>{first}</th>{cells}</tr>"
+    name = caption.partition(":")[0]
+    content = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<p class="soft">{escape(caption)}</p>{scroll(name, content)}'
 
 
 def scroll(name: str, content: str, tall: bool = False) -> str:

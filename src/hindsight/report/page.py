@@ -35,7 +35,7 @@ def page(
     count = sum(len(g.runs) for g in groups)
     state = f"{badge(f'{running} running')} " if running else ""
     again = f" This page is read again every {refresh:.0f} s while they run." if reload else ""
-    style = {id(g): i for i, g in enumerate(groups)}
+    style = {id(g): i for members in tasks(groups).values() for i, g in enumerate(members)}
     return "".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -47,12 +47,12 @@ def page(
             f"{'s' if len(groups) > 1 else ''}. Written {datetime.now():%Y-%m-%d %H:%M}.{again}</p></header>",
             '<main id="main" tabindex="-1">',
             _conclusions(groups),
-            _overview(groups),
+            _overview(groups, style),
             *(_task(i, task, members, style, films) for i, (task, members) in enumerate(tasks(groups).items())),
             _machines(groups),
             _runs(groups, skipped),
-            "</main><footer>Made by <code>hindsight report</code>. This file needs no network and no other file.</footer>",
-            "</body></html>\n",
+            "</main><footer>Made by <code>hindsight report</code>. This file needs no network and no other file.",
+            "</footer></body></html>\n",
         ]
     )
 
@@ -60,17 +60,17 @@ def page(
 def _conclusions(groups: Sequence[Group]) -> str:
     texts = [conclusion.text for conclusion in conclude(groups)] or ["No run has been evaluated yet."]
     heading = '<section><h2 id="conclusions">What can be said</h2>'
-    return f"{heading}{listed(texts, 'conclusions')}{listed(notes(groups), 'notes')}</section>"
+    return f"{heading}{listed(texts, 'conclusions')}</section>"
 
 
-def _overview(groups: Sequence[Group]) -> str:
+def _overview(groups: Sequence[Group], style: dict[int, int]) -> str:
     head = (
         "group",
-        "env",
-        "method",
         "final success",
         "0 to 1",
         "best",
+        "env",
+        "method",
         "seeds",
         "steps",
         "minutes",
@@ -78,18 +78,19 @@ def _overview(groups: Sequence[Group]) -> str:
         "state",
     )
     rows = []
-    for i, g in enumerate(groups):
+    for g in groups:
+        i = style[id(g)]
         strip = svg.strip(g.finals, g.final.low, g.final.high, g.final.value, i) if g.final else ""
         best = f"{shown(g.best)}<br><small>of {g.evaluations}</small>"
         seeds = ", ".join(map(str, g.seeds))
         rows.append(
             (
                 f"{svg.swatch(i)} {escape(g.label)}",
-                escape(g.task),
-                escape(g.method),
                 shown(g.final),
                 strip,
                 best,
+                escape(g.task),
+                escape(g.method),
                 seeds,
                 g.steps,
                 g.minutes,
@@ -98,10 +99,11 @@ def _overview(groups: Sequence[Group]) -> str:
             )
         )
     caption = (
-        "Final success: interquartile mean over seeds of the last evaluation [95 % bootstrap interval]; a dot is a seed. "
-        "Best: the same of each run's highest evaluation (of so many); it flatters. Episodes: of one evaluation."
+        "Final success: interquartile mean over seeds of the last evaluation [95 % bootstrap interval]; a dot is a "
+        "seed. Best: the same of each run's highest evaluation (of so many); it flatters. Episodes: of one evaluation."
     )
-    return f'<section><h2 id="overview">Overview</h2>{table(caption, head, rows, (3, 5, 7, 8, 9))}</section>'
+    how = listed(notes(groups), "notes")
+    return f'<section><h2 id="overview">Overview</h2>{table(caption, head, rows, (1, 3, 7, 8, 9))}{how}</section>'
 
 
 def _task(i: int, task: str, groups: Sequence[Group], style: dict[int, int], films: Mapping[str, Film] | None) -> str:
@@ -146,10 +148,10 @@ def _film(task: str, film: Film) -> str:
     data = base64.b64encode(film.video).decode()
     name = f"Video: the policy of {which}, plays {film.episodes} episodes of {task}"
     return (
-        f'<h3>Video</h3><figure><video controls muted playsinline loop preload="auto" '
+        f'<h3>Video</h3><figure class="film"><video controls muted playsinline loop preload="auto" '
         f'aria-label="{escape(name, quote=True)}" src="data:video/mp4;base64,{data}"></video><figcaption><p>'
         f"{film.episodes} fresh episodes by the policy of {escape(which)}, whose last evaluation was the best of all: "
-        f"{film.success:.2f}. The frame turns green while the goal is reached.</p></figcaption></figure>"
+        f"{film.success:.2f}. The border is green while the goal is reached.</p></figcaption></figure>"
     )
 
 
@@ -163,10 +165,10 @@ def _machines(groups: Sequence[Group]) -> str:
             packages = [f"Python {machine.get('python', '?')}", *(f"{k} {v}" for k, v in versions.items())]
             kind = (text, ", ".join(packages)) if machine else ("not known: no summary yet", "")
             kinds.setdefault(kind, []).append(g.label)
-    rows = [(", ".join(escape(x) for x in dict.fromkeys(labels)), *map(escape, kind)) for kind, labels in kinds.items()]
+    rows = [(*map(escape, kind), escape(", ".join(dict.fromkeys(labels)))) for kind, labels in kinds.items()]
     known = [kind for kind in kinds if kind[1]]
     mixed = "<p>They differ: minutes, and to the last digit results, cannot be compared.</p>" if len(known) > 1 else ""
-    inner = table("Where the runs were trained, and with what", ("groups", "machine", "versions"), rows)
+    inner = table("Where the runs were trained, and with what", ("machine", "versions", "groups"), rows)
     return f'<section><h2 id="machines">Hardware and versions</h2>{inner}{mixed}</section>'
 
 

@@ -14,8 +14,8 @@ from hindsight.report.series import Line
 from hindsight.types import Array
 
 WIDTH, HEIGHT = 400, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 42
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2", "1 3")
+LEFT, RIGHT, TOP, BOTTOM = 52, 20, 10, 42
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "5 2 1 2 1 2", "3 2")
 STYLES = len(DASHES)
 """So many groups look different; the next ones begin again."""
 MARKERS = 9
@@ -36,7 +36,8 @@ class Axes:
 def figure(axes: Axes, lines: Sequence[Line], number: str) -> str:
     """One SVG element. `number` makes its ids unique within the page."""
     right = max(float(line.x[-1]) for line in lines) or 1.0
-    ticks_x, ticks_y = ticks(right, 5), ticks(axes.top or _highest(lines), 5)
+    ticks_x = [x for x in ticks(right, 5) if x <= right * 1.001]
+    ticks_y = ticks(axes.top or _highest(lines), 5)
     scale_x = (WIDTH - LEFT - RIGHT) / right
     top = axes.top or ticks_y[-1]
     scale_y = (HEIGHT - TOP - BOTTOM) / top
@@ -49,9 +50,10 @@ def figure(axes: Axes, lines: Sequence[Line], number: str) -> str:
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{number}-t {number}-d">',
         f'<title id="{number}-t">{escape(axes.title)}</title>',
         f'<desc id="{number}-d">{escape(described(axes, lines))}</desc>',
-        *_grid(ticks_x, ticks_y, scale_x, scale_y, axes.y),
+        *_grid(ticks_x, ticks_y, scale_x, scale_y),
         f'<text class="x-axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}">{escape(axes.x)}</text>',
-        f'<text class="y-axis" transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">{escape(axes.y)}</text>',
+        f'<text class="y-axis" transform="translate(13 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)">',
+        f"{escape(axes.y)}</text>",
     ]
     for line in lines:
         if line.seeds > 1:
@@ -67,7 +69,7 @@ def figure(axes: Axes, lines: Sequence[Line], number: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _grid(xs: Sequence[float], ys: Sequence[float], scale_x: float, scale_y: float, unit: str) -> list[str]:
+def _grid(xs: Sequence[float], ys: Sequence[float], scale_x: float, scale_y: float) -> list[str]:
     """Rules and tick labels."""
     floor, parts = HEIGHT - BOTTOM, []
     for y in ys:
