@@ -12,7 +12,7 @@ from hindsight.report.groups import Group, tasks
 from hindsight.report.statistics import Estimate, difference
 
 Verdict = Literal["better", "no difference", "too few episodes", "one seed", "alone"]
-_ORDER: tuple[Verdict, ...] = ("better", "no difference", "too few episodes", "one seed", "alone")
+_ORDER: tuple[Verdict, ...] = ("better", "no difference", "too few episodes", "alone", "one seed")
 ALL_PAIRS = 4
 """Up to so many groups, every pair is compared; of more, the best with each other one."""
 FEW_SEEDS = 5
@@ -20,53 +20,54 @@ FEW_SEEDS = 5
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A sentence, and what it rests on. `gap` is first minus second."""
+    """A sentence, and what it rests on. Of two groups compared, `gap` is the first minus the second."""
 
     task: str
     verdict: Verdict
     text: str
-    first: str
-    second: str = ""
+    groups: tuple[str, ...]
     gap: Estimate | None = None
 
 
 def conclude(groups: Sequence[Group]) -> list[Conclusion]:
-    """One sentence for each comparison within an env."""
+    """A sentence for each comparison within an env, claims first, and one for all groups of a single seed."""
     found: list[Conclusion] = []
     for task, members in tasks(groups).items():
         measured = sorted((g for g in members if g.finals), key=lambda g: -_value(g))
-        if len(measured) == 1:
-            found.append(_alone(task, measured[0]))
-        pairs = list(combinations(measured, 2))
-        if len(measured) > ALL_PAIRS:
-            pairs = [(measured[0], other) for other in measured[1:]]
+        single = [g for g in measured if len(g.finals) == 1]
+        several = [g for g in measured if len(g.finals) > 1]
+        pairs = list(combinations(several, 2))
+        if len(several) > ALL_PAIRS:
+            pairs = [(several[0], other) for other in several[1:]]
         compared = [compare(task, first, second) for first, second in pairs]
         found += sorted(compared, key=lambda conclusion: _ORDER.index(conclusion.verdict))
+        if len(several) == 1:
+            text = f"{_named(several[0])} reaches {several[0].final} on {task} ({_seeds(several[0])})."
+            found.append(Conclusion(task, "alone", text, (several[0].label,)))
+        if single:
+            numbers = ", ".join(f"{_named(g)} {g.final}" for g in single)
+            text = f"One seed claims nothing: {numbers} on {task}."
+            found.append(Conclusion(task, "one seed", text, tuple(g.label for g in single)))
     return found
 
 
 def compare(task: str, first: Group, second: Group) -> Conclusion:
-    """Which is better, if that can be said: `first` has the higher interquartile mean."""
+    """Which is better, if that can be said, of two groups of several seeds; `first` has the higher mean."""
     gap = difference(first.finals, second.finals)
+    both = (first.label, second.label)
     numbers = f"{first.final} against {second.final}"
     same = len(first.finals) == len(second.finals)
     seeds = f"{_seeds(first)} each" if same else f"{_seeds(first)} and {_seeds(second)}"
-    if gap.seeds == 1:
-        text = f"One seed claims nothing: {_named(first)} has {numbers} of {_named(second)} on {task} ({seeds})."
-        return Conclusion(task, "one seed", text, first.label, second.label, gap)
+    neither = f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers}"
     if gap.low <= 0 <= gap.high:
-        text = (
-            f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers} ({seeds})."
-        )
-        return Conclusion(task, "no difference", text, first.label, second.label, gap)
+        return Conclusion(task, "no difference", f"{neither} ({seeds}).", both, gap)
     if gap.value <= episode_noise(first, second):
-        text = (
-            f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers} is a gap "
-            f"that {first.episodes} and {second.episodes} episodes per seed can make by chance."
+        episodes = f"{len(first.finals) * first.episodes} and {len(second.finals) * second.episodes} episodes"
+        return Conclusion(
+            task, "too few episodes", f"{neither} is a gap that {episodes} can show by chance.", both, gap
         )
-        return Conclusion(task, "too few episodes", text, first.label, second.label, gap)
     text = f"{_named(first)} is better than {_named(second)} on {task}: {numbers} ({seeds}{_caution(first, second)})."
-    return Conclusion(task, "better", text, first.label, second.label, gap)
+    return Conclusion(task, "better", text, both, gap)
 
 
 def episode_noise(first: Group, second: Group) -> float:
@@ -123,11 +124,6 @@ def _caution(first: Group, second: Group) -> str:
     if odds <= 0.05:
         return ""
     return f"; so few seeds of two equal methods can fall apart like this in 1 of {1 / odds:.0f} cases: run more"
-
-
-def _alone(task: str, g: Group) -> Conclusion:
-    seeds = "one seed claims nothing" if len(g.finals) == 1 else _seeds(g)
-    return Conclusion(task, "alone", f"{_named(g)} reaches {g.final} on {task} ({seeds}).", g.label)
 
 
 def _named(g: Group) -> str:

@@ -39,7 +39,7 @@ class Group:
         """What makes results comparable: the env and its arguments."""
         config = self.runs[0].config
         arguments = ", ".join(f"{name} {value}" for name, value in sorted(config.env_kwargs.items()))
-        return f"{config.env} ({arguments})" if arguments else config.env
+        return f"{config.env} with {arguments}" if arguments else config.env
 
     @property
     def method(self) -> str:

@@ -64,29 +64,18 @@ def _conclusions(groups: Sequence[Group]) -> str:
 
 
 def _overview(groups: Sequence[Group], style: dict[int, int]) -> str:
-    head = (
-        "group",
-        "final success",
-        "0 to 1",
-        "best",
-        "env",
-        "method",
-        "seeds",
-        "steps",
-        "minutes",
-        "episodes",
-        "state",
-    )
+    head = ("group", "final success", "0 to 1", "best", "env", "method", "seeds", "steps", "minutes", "state")
     rows = []
     for g in groups:
         i = style[id(g)]
         strip = svg.strip(g.finals, g.final.low, g.final.high, g.final.value, i) if g.final else ""
-        best = f"{shown(g.best)}<br><small>of {g.evaluations}</small>"
+        final = f"{shown(g.final)}<br><small>{g.episodes} episodes each</small>"
+        best = f"{shown(g.best)}<br><small>of {g.evaluations} evaluations</small>"
         seeds = ", ".join(map(str, g.seeds))
         rows.append(
             (
                 f"{svg.swatch(i)} {escape(g.label)}",
-                shown(g.final),
+                final,
                 strip,
                 best,
                 escape(g.task),
@@ -94,16 +83,15 @@ def _overview(groups: Sequence[Group], style: dict[int, int]) -> str:
                 seeds,
                 g.steps,
                 g.minutes,
-                str(g.episodes),
                 badge(g.state),
             )
         )
     caption = (
         "Final success: interquartile mean over seeds of the last evaluation [95 % bootstrap interval]; a dot is a "
-        "seed. Best: the same of each run's highest evaluation (of so many); it flatters. Episodes: of one evaluation."
+        "seed. Best: the same of each run's highest evaluation; it flatters."
     )
     how = listed(notes(groups), "notes")
-    return f'<section><h2 id="overview">Overview</h2>{table(caption, head, rows, (1, 3, 7, 8, 9))}{how}</section>'
+    return f'<section><h2 id="overview">Overview</h2>{table(caption, head, rows, (1, 3, 7, 8))}{how}</section>'
 
 
 def _task(i: int, task: str, groups: Sequence[Group], style: dict[int, int], films: Mapping[str, Film] | None) -> str:
@@ -131,7 +119,7 @@ def _task(i: int, task: str, groups: Sequence[Group], style: dict[int, int], fil
         parts.append(_film(task, films[task]))
     settings = differing(groups)
     if settings:
-        rows = [(f"<code>{escape(name)}</code>", *map(escape, values)) for name, values in settings.items()]
+        rows = [(_code(name), *map(escape, values)) for name, values in settings.items()]
         parts.append("<h3>Settings that differ</h3>")
         parts.append(table(f"Settings that differ, {task}", ("setting", *(escape(g.label) for g in groups)), rows))
     return "".join([*parts, "</section>"])
@@ -175,7 +163,7 @@ def _machines(groups: Sequence[Group]) -> str:
 def _runs(groups: Sequence[Group], skipped: Sequence[Skipped]) -> str:
     rows = [
         (
-            f"<code>{escape(str(run.path))}</code>",
+            _code(str(run.path)),
             escape(g.label),
             str(run.config.seed),
             "–" if run.final is None else f"{run.final:.3f}",  # noqa: RUF001  (no number)
@@ -192,3 +180,8 @@ def _runs(groups: Sequence[Group], skipped: Sequence[Skipped]) -> str:
     left = [f"{item.path}: {item.reason}" for item in skipped]
     out = f"<h3>Not on this page</h3>{listed(left)}" if left else ""
     return f'<section><h2 id="runs">Runs</h2>{inner}{out}</section>'
+
+
+def _code(text: str) -> str:
+    """A path or a dotted name, which may be broken after its separators only."""
+    return f"<code>{escape(text).replace('/', '/<wbr>').replace('.', '.<wbr>')}</code>"

@@ -53,6 +53,7 @@ details { margin: .4rem 0; } summary { cursor: pointer; padding: .35rem 0; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } .c4 { --c: var(--c4); }
 .c5 { --c: var(--c5); } .c6 { --c: var(--c6); }
 video { width: 100%; max-width: 360px; height: auto; display: block; background: #000; border-radius: 4px; }
-code { font-size: .9em; overflow-wrap: anywhere; } footer { margin-top: 3rem; padding-bottom: 2rem; }
+code { font-size: .9em; overflow-wrap: anywhere; } th code { overflow-wrap: normal; } 
+footer { margin-top: 3rem; padding-bottom: 2rem; }
 @media print { details { display: none; } }
 """
