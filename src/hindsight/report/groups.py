@@ -16,7 +16,8 @@ _TELLING = ("agent.method", "priority.index", "priority.queues", "agent.hindsigh
 _SECONDARY = ("steps", "eval_every", "eval_episodes", "checkpoint.", "env_timeout", "env_failures", "simulator")
 """What says least comes last."""
 
-_SEED = re.compile(r"[-_.]*(seed|s)?[-_.]?\d+$")
+_SEED = re.compile(r"[-_.]?seed[-_.]?\d+(-\d+)?$|[-_.]s?\d+$")
+"""The end of a directory's name that tells the seed."""
 
 
 @dataclass(frozen=True)

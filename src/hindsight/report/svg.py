@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-
 from hindsight.report.series import Line
 from hindsight.types import Array
 
@@ -36,14 +34,15 @@ class Axes:
 def figure(axes: Axes, lines: Sequence[Line], number: str) -> str:
     """One SVG element. `number` makes its ids unique within the page."""
     right = max(float(line.x[-1]) for line in lines) or 1.0
-    ticks_x = [x for x in ticks(right, 5) if x <= right * 1.001]
-    ticks_y = ticks(axes.top or _highest(lines), 5)
+    ticks_x = [x for x in ticks(0, right, 5) if x <= right * 1.001]
+    lowest, highest = min(float(line.low.min()) for line in lines), max(float(line.high.max()) for line in lines)
+    ticks_y = ticks(min(lowest, 0), axes.top or highest, 5)
     scale_x = (WIDTH - LEFT - RIGHT) / right
-    top = axes.top or ticks_y[-1]
-    scale_y = (HEIGHT - TOP - BOTTOM) / top
+    bottom, top = ticks_y[0], ticks_y[-1]
+    scale_y = (HEIGHT - TOP - BOTTOM) / (top - bottom)
 
     def at(x: Array, y: Array) -> list[tuple[float, float]]:
-        across, down = LEFT + x * scale_x, HEIGHT - BOTTOM - np.clip(y, 0, top) * scale_y
+        across, down = LEFT + x * scale_x, HEIGHT - BOTTOM - (y - bottom) * scale_y
         return [(round(float(a), 1), round(float(d), 1)) for a, d in zip(across, down, strict=True)]
 
     parts = [
@@ -73,7 +72,7 @@ def _grid(xs: Sequence[float], ys: Sequence[float], scale_x: float, scale_y: flo
     """Rules and tick labels."""
     floor, parts = HEIGHT - BOTTOM, []
     for y in ys:
-        down = round(floor - y * scale_y, 1)
+        down = round(floor - (y - ys[0]) * scale_y, 1)
         parts.append(f'<path class="rule" d="M{LEFT} {down}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text class="y-tick" x="{LEFT - 6}" y="{down + 4}">{number_text(y)}</text>')
     for x in xs:
@@ -130,14 +129,15 @@ def said(line: Line, i: int) -> str:
     )
 
 
-def ticks(top: float, count: int) -> list[float]:
-    """Round numbers from 0 to at least `top`, about `count` of them; not beyond it by a whole step."""
-    if not top > 0:
-        return [0.0, 1.0]
-    raw = top / count
+def ticks(bottom: float, top: float, count: int) -> list[float]:
+    """Round numbers from `bottom` (or less) to `top` (or more), about `count` of them, a whole step beyond neither."""
+    if not top > bottom:
+        return [bottom, bottom + 1.0]
+    raw = (top - bottom) / count
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)
-    return [float(f"{i * step:.10g}") for i in range(math.ceil(top / step * 0.999) + 1)]
+    first, last = math.floor(bottom / step + 0.001), math.ceil(top / step - 0.001)
+    return [float(f"{i * step:.10g}") for i in range(first, last + 1)]
 
 
 def number_text(x: float) -> str:
@@ -147,10 +147,6 @@ def number_text(x: float) -> str:
     if abs(x) >= 1e4:
         return f"{x / 1e3:.3g}k"
     return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"
-
-
-def _highest(lines: Sequence[Line]) -> float:
-    return max(float(line.high.max()) for line in lines)
 
 
 def _points(places: Sequence[tuple[float, float]]) -> str:
