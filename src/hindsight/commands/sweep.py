@@ -104,6 +104,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         elif name == "--seeds":
             while queue and not queue[0].startswith("-"):
                 values.append(queue.pop(0))
-        elif not name.endswith("video") and queue:
+        elif not name.endswith("video"):
+            if not queue or queue[0].startswith("--"):
+                raise HindsightError(f"{name} needs a value (see hindsight sweep --help)")
             values.append(queue.pop(0))
     return [token for name, values in own.items() for token in (name, *values)], rest
