@@ -31,7 +31,7 @@ lint: setup
 
 # A test opens the report page in Chromium. Without it that test is skipped, unless CI=true.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the tests ..." && \
 	    { apt-get -qq update; apt-get -qq install -y --no-install-recommends chromium >/dev/null; }; } || \
 	  echo "no Chromium here: the report page is not tested in a browser"
