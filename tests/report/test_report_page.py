@@ -192,9 +192,9 @@ def test_a_running_run_is_used_marked_and_followed(
     monkeypatch.setattr("hindsight.commands.report.time.sleep", finish)
     assert call(capsys, "report", path, "-o", page, "--watch", "3", "--no-video")[0] == 0
     assert 'http-equiv="refresh" content="3"' in pages[0]
-    assert "running" in pages[0]
+    assert "badge running" in pages[0]
     assert 'http-equiv="refresh"' not in page.read_text()
-    assert "running" not in page.read_text().partition("</style>")[2]
+    assert "badge running" not in page.read_text()
     assert not list(tmp_path.glob("*.part"))
 
 
