@@ -123,7 +123,7 @@ def _caution(first: Group, second: Group) -> str:
     odds = chance(len(first.finals), len(second.finals))
     if odds <= 0.05:
         return ""
-    return f"; so few seeds of two equal methods can fall apart like this in 1 of {1 / odds:.0f} cases: run more"
+    return f"; so few seeds of equal methods fall apart in 1 of {1 / odds:.0f} cases: run more"
 
 
 def _named(g: Group) -> str:

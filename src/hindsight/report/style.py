@@ -48,7 +48,7 @@ details { margin: .4rem 0; } summary { cursor: pointer; padding: .35rem 0; }
 .band { fill: var(--c); opacity: .18; } .mark { fill: var(--c); stroke: var(--card); stroke-width: .8; }
 .interval { stroke: var(--c); stroke-width: 6; opacity: .4; stroke-linecap: round; }
 .estimate { stroke: var(--ink); stroke-width: 2; }
-.swatch { width: 34px; height: 12px; flex: none; } th .swatch { margin-right: .3rem; }
+.swatch { width: 34px; height: 12px; flex: none; } th .swatch { display: block; margin: .2rem 0; }
 .strip { width: 120px; height: 22px; display: inline-block; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); } .c4 { --c: var(--c4); }
 .c5 { --c: var(--c5); } .c6 { --c: var(--c6); }
