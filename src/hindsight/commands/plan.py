@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hindsight import api, config
+from hindsight import api
 from hindsight.commands.train import read
 from hindsight.errors import HindsightError
-from hindsight.gradients import config as gradients
+from hindsight.settings import with_settings
 from hindsight.training.run import config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
@@ -82,9 +82,7 @@ def _config(arguments: Sequence[str], combination: Sequence[tuple[str, str]]) ->
         else:
             settings[name] = _value(value)
     base = read([*arguments, *extra], "hindsight sweep").config
-    if isinstance(base, gradients.OnPolicyConfig):
-        return gradients.with_settings(base, settings)
-    return config.with_settings(base, settings)
+    return with_settings(base, settings)
 
 
 def _value(text: str) -> Any:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hindsight.config import TrainConfig, flatten
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import OnPolicyConfig
 from hindsight.saving.files import is_sealed, read_json
+from hindsight.settings import flatten
 from hindsight.training.run import METRICS, SUMMARY, Run
 from hindsight.types import Array
 
