@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow lint bench tables clean
+.PHONY: setup demo test test-slow lint browser bench tables clean
 
 setup: .venv/ready
 
@@ -17,7 +17,7 @@ setup: .venv/ready
 demo: setup
 	@$(BIN)/hindsight demo
 
-test: setup lint
+test: setup lint browser
 	$(BIN)/pytest -n 2 -m "not slow"
 
 test-slow: setup
@@ -28,6 +28,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# A test opens the report page in Chromium. Without it that test is skipped, unless CI=true.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing Chromium for the tests ..." && \
+	    { apt-get -qq update; apt-get -qq install -y --no-install-recommends chromium >/dev/null; }; } || \
+	  echo "no Chromium here: the report page is not tested in a browser"
 
 bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench]'

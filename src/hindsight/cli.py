@@ -9,18 +9,15 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import tyro
 
-from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError, nearest
-from hindsight.gradients.config import LEARNERS, OnPolicyConfig
-from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
-from hindsight.presets import PresetName
+from hindsight.options import needs_report, parse, take_env_kwargs
 
 if TYPE_CHECKING:
     from hindsight.training.run import Run
@@ -28,80 +25,13 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------------------------------------------------- commands
 
 
-@dataclass
-class Train:
-    """Train on a goal env. Options not given come from the env's preset.
-
-    --method hpg, a2c, a3c, ppo or trpo trains by hindsight policy gradients; see their options with --method M --help.
-    """
-
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
-    settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
-    preset: PresetName = "default"
-    """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper: the paper's settings."""
-    config: Path | None = None
-    """Repeat a run: take all settings from its config.json instead of the preset."""
-    run_dir: Path | None = None
-    """Where to put the run; by default a new directory under runs/."""
-    quiet: bool = False
-    """Show no progress."""
-
-
-@dataclass
-class TrainGradient:
-    """Train on a goal env by hindsight policy gradients. Options not given come from the env's preset."""
-
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of a goal env, such as hindsight/BitFlip-v0; `module:Name-v0` imports the module first."""
-    settings: Annotated[OnPolicyConfig, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """Repeat a run: take all settings from its config.json instead of the preset."""
-    run_dir: Path | None = None
-    """Where to put the run; by default a new directory under runs/."""
-    quiet: bool = False
-    """Show no progress."""
-
-
 def train(arguments: Sequence[str]) -> int:
     from hindsight import api
-    from hindsight.envs.make import factory
-    from hindsight.training.run import read_config
+    from hindsight.commands.train import read
 
-    rest, env_kwargs = take_env_kwargs(arguments)
-    rest, method = take_option(rest, "--method")
-    config_path, env = option(rest, "--config"), env_argument(rest)
-    base = read_config(Path(config_path)) if config_path else None
-    if env is None and base is None:
-        if not {"-h", "--help"} & set(rest):
-            raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
-        if method in LEARNERS:
-            gradient = TrainGradient("ENV", OnPolicyConfig("ENV", agent=LEARNERS[method]()))
-            parse(TrainGradient, rest, "hindsight train", gradient)
-        parse(Train, rest, "hindsight train", Train("ENV", TrainConfig(env="ENV")))
-        return 0
-    env = env or (base.env if base else "")
-    env_kwargs = env_kwargs or (base.env_kwargs if base else {})
-    given = option(rest, "--max-episode-steps") or ""
-    time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
-    make_env = factory(env, env_kwargs)
-    spec = api.describe(env, make_env, time_limit)
-    default = dataclasses.replace(
-        base or api.default_config(method, spec, option(rest, "--preset") or "default"), env=env, env_kwargs=env_kwargs
-    )
-    if method not in (None, default.agent.method):
-        raise HindsightError(f"{method} does not fit {env}: {default.agent.method} does")
-    options: Train | TrainGradient
-    if isinstance(default, OnPolicyConfig):
-        options = parse(TrainGradient, rest, "hindsight train", TrainGradient(env, default))
-    else:
-        options = parse(Train, rest, "hindsight train", Train(env, default))
-    if options.env != env:
-        raise HindsightError(f"two envs, {env} and {options.env}: name one, before the options")
-    if options.settings.max_episode_steps != time_limit:
-        spec = api.describe(env, make_env, options.settings.max_episode_steps)
-    run = api.train_config(options.settings, spec, make_env, options.run_dir, quiet=options.quiet)
-    return _finish(run, options.quiet)
+    wanted = read(arguments)
+    run = api.train_config(wanted.config, wanted.spec, wanted.make_env, wanted.run_dir, quiet=wanted.quiet)
+    return _finish(run, wanted.quiet)
 
 
 def _finish(run: Run, quiet: bool) -> int:
@@ -109,8 +39,10 @@ def _finish(run: Run, quiet: bool) -> int:
     env = run.config.env
     with contextlib.suppress(ImportError):  # a picture for those who have the report extra
         from hindsight.report.curves import draw
+        from hindsight.report.groups import group
+        from hindsight.report.load import load_run
 
-        draw({env: [run]}, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
+        draw(group([load_run(run.path)]), run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
     if not quiet:
         print(
             f"run: {run.path}   success rate {run.summary['success_rate']:.2f}   {run.summary['minutes']:.1f} minutes"
@@ -183,14 +115,6 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _needs_report() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
-
-
 def _check_episodes(episodes: int, seed: int) -> None:
     if episodes < 1:
         raise HindsightError(f"--episodes must be at least 1, got {episodes}")
@@ -228,7 +152,7 @@ def _watch(options: Watch) -> Path | None:
     from hindsight.envs.make import factory, make
     from hindsight.training.run import Run
 
-    with _needs_report():
+    with needs_report():
         from hindsight.report import video
 
     _check_episodes(options.episodes, options.seed)
@@ -257,26 +181,35 @@ class Plot:
 
 
 def plot(arguments: Sequence[str]) -> int:
-    from hindsight.training.run import Run
-
     options = parse(Plot, arguments, "hindsight plot")
     if not options.runs:
         raise HindsightError("which runs? For example: hindsight plot runs/*")
-    with _needs_report():
-        from hindsight.report.curves import draw, group
-    groups = group([Run.open(path) for path in options.runs])
-    if options.labels:
-        if len(options.labels) != len(groups):
-            raise HindsightError(f"{len(options.labels)} labels for {len(groups)} lines: {', '.join(groups)}")
-        groups = dict(zip(options.labels, groups.values(), strict=True))
-    draw(
-        groups,
-        options.output,
-        options.title or ", ".join(dict.fromkeys(r.config.env for g in groups.values() for r in g)),
-        options.against,
-    )
+    with needs_report():
+        from hindsight.report.curves import draw
+        from hindsight.report.groups import group
+        from hindsight.report.load import load_run
+    groups = group([load_run(path) for path in options.runs], options.labels)
+    draw(groups, options.output, options.title or ", ".join(dict.fromkeys(g.task for g in groups)), options.against)
     print(f"figure: {options.output}")
     return 0
+
+
+def compare(arguments: Sequence[str]) -> int:
+    from hindsight.commands.compare import compare
+
+    return compare(arguments)
+
+
+def report(arguments: Sequence[str]) -> int:
+    from hindsight.commands.report import report
+
+    return report(arguments)
+
+
+def sweep(arguments: Sequence[str]) -> int:
+    from hindsight.commands.sweep import sweep
+
+    return sweep(arguments)
 
 
 def envs(arguments: Sequence[str]) -> int:
@@ -360,7 +293,7 @@ class Bound:
 
 def bound(arguments: Sequence[str]) -> int:
     options = parse(Bound, arguments, "hindsight bound")
-    with _needs_report():
+    with needs_report():
         from hindsight.report.bound import draw
         from hindsight.reproduce.measure import bound as measure
     rows = measure(options.method, options.bits, options.steps, options.seed)
@@ -411,6 +344,9 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "verify": (verify, "check every file of a run"),
     "eval": (evaluate, "evaluate a run's policy on fresh episodes"),
     "watch": (watch, "video (or window) of a run's policy"),
+    "compare": (compare, "what runs say, as a table and in plain words"),
+    "report": (report, "the same as one page, with curves and videos"),
+    "sweep": (sweep, "train settings x seeds side by side"),
     "plot": (plot, "learning curves of runs"),
     "reproduce": (reproduce, "the paper's tables and figures, and ours"),
     "bound": (bound, "figure of the gap in hindsight TRPO's surrogate"),

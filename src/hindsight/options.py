@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import tyro
@@ -44,6 +44,15 @@ def parse(kind: type[T], arguments: Sequence[str], prog: str, default: T | None 
         known = ["--" + name.removeprefix("settings.").replace("_", "-") for name in names]
         raise HindsightError(f"unknown option {unknown[0]!r}.{nearest(unknown[0], known)} (see {prog} --help)")
     return parsed
+
+
+@contextlib.contextmanager
+def needs_report() -> Iterator[None]:
+    """Around imports that only the report extra has."""
+    try:
+        yield
+    except ImportError as error:
+        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
 
 
 def _registry() -> ConstructorRegistry:

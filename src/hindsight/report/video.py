@@ -36,8 +36,16 @@ def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> It
                 break
 
 
-def record(policy: Policy, make_env: Callable[..., Env], path: Path, episodes: int, seed: int, horizon: int) -> Path:
-    """Write a video of some episodes; the frame turns green on success."""
+def record(
+    policy: Policy,
+    make_env: Callable[..., Env],
+    path: Path,
+    episodes: int,
+    seed: int,
+    horizon: int,
+    small: bool = False,
+) -> Path:
+    """Write a video of some episodes; the frame turns green on success. Small: at most 360 pixels wide, coarser."""
     if path.suffix not in (".mp4", ".mkv", ".mov"):
         raise HindsightError(f"cannot write {path}: the name of a video ends in .mp4, .mkv or .mov")
     if not path.parent.is_dir():
@@ -48,7 +56,10 @@ def record(policy: Policy, make_env: Callable[..., Env], path: Path, episodes: i
     successes = play(policy, env, episodes, seed, horizon)
     next(successes)
     first = _picture(env)
-    writer: Any = imageio.get_writer(path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error")
+    fewer = ["-vf", "scale='min(360,iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
+    writer: Any = imageio.get_writer(
+        path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error", output_params=fewer
+    )
     with writer:
         writer.append_data(_framed(first, False))
         for success in successes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
@@ -75,6 +76,18 @@ class Run:
             except json.JSONDecodeError:
                 break
         return rows
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process is training it now."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -177,9 +178,12 @@ class Metrics:
 def _lock(path: Path) -> int:
     """The run directory, held until it is closed or this process ends."""
     descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise HindsightError(f"{path} is being trained by another process") from None
-    return descriptor
+    for attempt in range(10):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except OSError:
+            if attempt < 9:  # whoever asks `is_locked` holds it for a moment
+                time.sleep(0.02)
+    os.close(descriptor)
+    raise HindsightError(f"{path} is being trained by another process")

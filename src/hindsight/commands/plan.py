@@ -1,0 +1,127 @@
+"""The runs of a sweep: every combination of the settings that vary, with every seed, checked before anything starts."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hindsight import api
+from hindsight.commands.train import read
+from hindsight.errors import HindsightError
+from hindsight.settings import with_settings
+from hindsight.training.run import config_file, read_config
+
+_ARGUMENTS = re.compile(r"preset|method|env\..+")
+"""What is no setting of a config, but decides where it begins: given to `hindsight train` as an option."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One training of a sweep."""
+
+    name: str
+    config: api.AnyConfig
+    run_dir: Path
+    config_path: Path
+    log: Path
+
+
+def plan(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> list[Planned]:
+    """All trainings, in the order in which they start: the first seed of every setting comes before the second."""
+    varied = dict(read_varied(text) for text in vary)
+    if len(varied) < len(vary):
+        raise HindsightError("--vary names a setting twice: give all its values at once, as NAME=V1,V2")
+    if "seed" in varied:
+        raise HindsightError("seeds are given by --seeds, not by --vary")
+    if len(set(seeds)) < len(seeds) or not seeds:
+        raise HindsightError("--seeds must be different numbers, such as 0 1 2")
+    combinations = list(itertools.product(*([(name, value) for value in varied[name]] for name in varied)))
+    configs = [_config(arguments, combination) for combination in combinations]
+    for i, found in enumerate(configs):
+        if found in configs[:i]:
+            twin = combinations[configs.index(found)]
+            raise HindsightError(f"the same settings twice: {_text(twin)} and {_text(combinations[i])}")
+    names = _names(combinations)
+    return [
+        _planned(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed))
+        for seed in seeds
+        for name, found in zip(names, configs, strict=True)
+    ]
+
+
+def read_varied(text: str) -> tuple[str, list[str]]:
+    """`NAME=V1,V2` as name and values; commas inside of brackets, as in linear(8, 1), do not separate."""
+    name, equals, values = text.partition("=")
+    found, depth = [""], 0
+    for character in values:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += character
+    found = [value.strip() for value in found]
+    if not equals or not name.strip() or not all(found) or depth != 0:
+        raise HindsightError(f"cannot read --vary {text!r}: write NAME=V1,V2, as replay.replay_k=4,8")
+    return name.strip().replace("-", "_"), found
+
+
+def _config(arguments: Sequence[str], combination: Sequence[tuple[str, str]]) -> api.AnyConfig:
+    """The config of one combination; wrong names and values are errors that name the setting."""
+    extra: list[str] = []
+    settings: dict[str, Any] = {}
+    for name, value in combination:
+        if _ARGUMENTS.fullmatch(name):
+            extra += [f"--{name}", value]
+        else:
+            settings[name] = _value(value)
+    base = read([*arguments, *extra], "hindsight sweep").config
+    return with_settings(base, settings)
+
+
+def _value(text: str) -> Any:
+    """A number, true or false, none, a tuple, or else the text itself (names, schedules)."""
+    known = {"true": True, "false": False, "none": None}
+    if text.lower() in known:
+        return text if text == "none" else known[text.lower()]  # `none` is a value of priority.index
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
+    """Names of directories: short, and the same whenever the same command is given."""
+    names: list[str] = []
+    for combination in combinations:
+        text = "-".join(f"{name.rpartition('.')[2]}-{value}" for name, value in combination) or "run"
+        name = re.sub(r"[^\w.+-]+", "_", text).strip("_")[:100]
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return names
+
+
+def _planned(directory: Path, name: str, found: api.AnyConfig) -> Planned:
+    run_dir = directory / "runs" / name
+    if (run_dir / "config.json").is_file() and read_config(run_dir) != found:
+        raise HindsightError(f"{run_dir} was trained with other settings: choose another --dir, or remove it")
+    return Planned(name, found, run_dir, directory / "configs" / f"{name}.json", directory / "logs" / f"{name}.log")
+
+
+def write_configs(planned: Sequence[Planned]) -> None:
+    """The settings of every training, as `hindsight train --config` reads them."""
+    for one in planned:
+        for path in (one.config_path, one.log, one.run_dir):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        one.config_path.write_bytes(config_file(one.config))
+        if read_config(one.config_path) != one.config:
+            raise HindsightError(f"the settings of {one.name} cannot be written: {json.dumps(str(one.config_path))}")
+
+
+def _text(combination: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in combination) or "no --vary"
