@@ -190,7 +190,8 @@ def test_a_running_run_is_used_marked_and_followed(
     held = [os.open(path, os.O_RDONLY)]
     fcntl.flock(held[0], fcntl.LOCK_EX)
     monkeypatch.setattr("hindsight.commands.report.time.sleep", finish)
-    assert call(capsys, "report", path, "-o", page, "--watch", "3", "--no-video")[0] == 0
+    code, _, err = call(capsys, "report", path, tmp_path / "absent", "-o", page, "--watch", "3", "--no-video")
+    assert (code, err.count("\n")) == (1, 1)  # named once, not with every page
     assert 'http-equiv="refresh" content="3"' in pages[0]
     assert "badge running" in pages[0]
     assert 'http-equiv="refresh"' not in page.read_text()

@@ -49,16 +49,21 @@ def compare(arguments: Sequence[str]) -> int:
     return 1 if skipped else 0
 
 
-def grouped(paths: Sequence[Path], labels: Sequence[str], command: str) -> tuple[list[Group], list[Skipped]]:
-    """The groups of runs, and the directories that cannot be used, which are named on stderr."""
+def grouped(
+    paths: Sequence[Path], labels: Sequence[str], command: str, told: set[Skipped] | None = None
+) -> tuple[list[Group], list[Skipped]]:
+    """The groups of runs, and the directories that cannot be used: named on stderr, unless they are in `told`."""
     with needs_report():
         from hindsight.report.groups import group
         from hindsight.report.load import load
     if not paths:
         raise HindsightError(f"which runs? For example: hindsight {command} runs/*")
     runs, skipped = load(paths)
+    told = set() if told is None else told
     for item in skipped:
-        print(f"hindsight: skipped {item.path}: {item.reason}", file=sys.stderr)
+        if item not in told:
+            print(f"hindsight: skipped {item.path}: {item.reason}", file=sys.stderr)
+        told.add(item)
     if not runs:
         raise HindsightError(f"no run to {command}: none of the {len(paths)} given can be used")
     return group(runs, labels), skipped

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,7 +119,7 @@ def write_configs(planned: Sequence[Planned]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         one.config_path.write_bytes(config_file(one.config))
         if read_config(one.config_path) != one.config:
-            raise HindsightError(f"the settings of {one.name} cannot be written: {json.dumps(str(one.config_path))}")
+            raise HindsightError(f"the settings of {one.name} are not what {one.config_path} gives back")
 
 
 def _text(combination: Sequence[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -14,6 +14,9 @@ from hindsight.commands.compare import grouped
 from hindsight.errors import HindsightError
 from hindsight.options import parse
 from hindsight.saving.files import write_aside
+
+if TYPE_CHECKING:
+    from hindsight.report.load import Skipped
 
 SECONDS = 10.0
 
@@ -47,10 +50,10 @@ def report(arguments: Sequence[str]) -> int:
         raise HindsightError(f"cannot write {options.output}: there is no directory {options.output.parent}")
     if options.watch is not None and not 1 <= options.watch < 1e6:
         raise HindsightError(f"--watch must be 1 second or more, got {options.watch:g}")
+    told: set[Skipped] = set()
+    how = (options.labels, options.title, options.video, options.watch, told)
     while True:
-        skipped, running = write_page(
-            options.runs, options.output, options.labels, options.title, options.video, options.watch
-        )
+        skipped, running = write_page(options.runs, options.output, *how)
         if options.watch is None or not running:
             break
         time.sleep(options.watch)
@@ -65,9 +68,10 @@ def write_page(
     title: str = "",
     video: bool = True,
     watch: float | None = None,
+    told: set[Skipped] | None = None,
 ) -> tuple[int, int]:
     """Write the page; how many directories were skipped, and how many runs are still running."""
-    groups, skipped = grouped(paths, labels, "report")
+    groups, skipped = grouped(paths, labels, "report", told)
     from hindsight.report.film import films
     from hindsight.report.page import page
 
