@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from hindsight.errors import HindsightError
-from hindsight.options import parse
+from hindsight.options import needs_report, parse
 from hindsight.reproduce import rows
 from hindsight.reproduce.adopt import adopt
 from hindsight.reproduce.experiment import Entry
@@ -126,11 +126,8 @@ def _show(folder: Folder, name: str, request: Request) -> None:
     found = [_own_rows(request, entry) for entry in entries]
     if not any(found):
         return
-    try:
+    with needs_report():
         from hindsight.reproduce.tables import table
-    except ImportError as error:
-        print(f"no table: {error.name} is not installed: pip install 'hindsight-rl[report]'")
-        return
     print(f"\n{folder[name].title}: your runs\n\n{table(folder[name], entries, found)}")
     target = (request.runs_dir or Path("runs") / "reproduce" / name) / f"{name}.png"
     _draw(folder, name, found, target)
@@ -143,18 +140,14 @@ def _own_rows(request: Request, entry: Entry) -> dict[int, rows.Row]:
 
 
 def _draw(folder: Folder, name: str, found: Sequence[Mapping[int, rows.Row]], target: Path) -> None:
-    try:
+    with needs_report():
         from hindsight.reproduce.figures import draw
-    except ImportError as error:
-        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
     draw(folder[name], folder.entries(name), found, target)
 
 
 def _tables(folder: Folder) -> int:
-    try:
+    with needs_report():
         from hindsight.reproduce.tables import refill
-    except ImportError as error:
-        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
     changed = refill(folder)
     print("\n".join(f"tables made anew: {path}" for path in changed) or "all tables are what the rows say")
     return 0
