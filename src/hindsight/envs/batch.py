@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 
 from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
-from hindsight.envs.make import Env, EnvFactory
+from hindsight.envs.make import Env, EnvFactory, unwrapped
 from hindsight.errors import HindsightError
 from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats
@@ -227,10 +227,7 @@ def make_batch(
 
 def robot(env: Env) -> Env | None:
     """The env if it can be simulated on threads: a Fetch or Hand env in no wrappers but Gymnasium's own."""
-    plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
-    inner: Env = env
-    while isinstance(inner, gym.Wrapper) and type(inner) in plain:
-        inner = inner.env
+    inner = unwrapped(env)
     if not type(inner).__module__.startswith("gymnasium_robotics."):
         return None
     try:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import gymnasium as gym
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hindsight.envs.bit_flip import BitFlipEnv
-from hindsight.envs.make import Env
+from hindsight.envs.make import Env, unwrapped
 from hindsight.envs.rooms import MOVES, RoomsEnv
 from hindsight.types import Tensor
 
@@ -80,10 +79,7 @@ class JaxRooms:
 
 def in_jax(env: Env) -> JaxEnv | None:
     """The JAX twin of a bit flip or rooms env in no wrappers but Gymnasium's own; None for any other env."""
-    plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
-    inner: Env = env
-    while isinstance(inner, gym.Wrapper) and type(inner) in plain:
-        inner = inner.env
+    inner = unwrapped(env)
     if type(inner) is BitFlipEnv:
         return JaxBitFlip(inner.bits, inner.random_start)
     return JaxRooms(inner) if type(inner) is RoomsEnv else None

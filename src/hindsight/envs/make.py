@@ -51,6 +51,14 @@ def register_robotics() -> bool:
     return True
 
 
+def unwrapped(env: Env) -> Env:
+    """The env without Gymnasium's own wrappers, up to the first that is not of those that change nothing."""
+    plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
+    while isinstance(env, gym.Wrapper) and type(env) in plain:
+        env = env.env
+    return env
+
+
 def is_robotics(env_id: str) -> bool:
     return env_id.startswith(("Fetch", "Hand"))
 
