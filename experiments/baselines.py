@@ -31,7 +31,7 @@ def entries() -> list[Training | Use]:
 
 
 EXPERIMENT = Experiment(
-    order=8,
+    order=9,
     title="HER baselines on the Fetch and Hand tasks",
     where="App. B",
     entries=tuple(entries()),

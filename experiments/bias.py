@@ -7,7 +7,7 @@ REACH, PUSH = "FetchReach, one queue, replay_k 4", "FetchPush, two queues, repla
 REACH_SETTINGS = {"agent.target_every": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
 
 EXPERIMENT = Experiment(
-    order=7,
+    order=8,
     title="Bias correction on critic, both or none",
     where="App. A",
     entries=(

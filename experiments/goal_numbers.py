@@ -44,7 +44,7 @@ def push(rule: str) -> Training | Use:
 
 
 EXPERIMENT = Experiment(
-    order=5,
+    order=6,
     title="Uniform against non-uniform numbers of alternate goals",
     where="App. E",
     entries=(*(reach(rule) for rule in RULES), *(push(rule) for rule in RULES)),

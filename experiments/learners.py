@@ -37,7 +37,7 @@ def entries() -> list[Training | Use]:
 
 
 EXPERIMENT = Experiment(
-    order=11,
+    order=12,
     title="HPG, A2C, A3C, PPO and TRPO with and without hindsight",
     where="Sec. 2.3 and 5",
     entries=tuple(entries()),

@@ -18,7 +18,7 @@ def both(slug: str, env: str, line: str, best: float, **kwargs: Any) -> tuple[Tr
 
 
 EXPERIMENT = Experiment(
-    order=10,
+    order=11,
     title="Hindsight policy gradients in bit flip and the empty grid",
     where="Sec. 2.3",
     entries=(

@@ -5,7 +5,7 @@ from hindsight.reproduce.experiment import Experiment, Training, Use
 REACH, PUSH = "FetchReach, replay_k 4", "FetchPush, our presets"
 
 EXPERIMENT = Experiment(
-    order=6,
+    order=7,
     title="single_queue against two_queues",
     where="App. F",
     entries=(

@@ -3,7 +3,7 @@
 from hindsight.reproduce.experiment import Experiment, Measurement
 
 EXPERIMENT = Experiment(
-    order=9,
+    order=10,
     title="The speed of rank-based sampling, at a million transitions",
     where="App. C",
     entries=(Measurement("replay", "replay", minutes=3.0),),

@@ -3,7 +3,7 @@
 from hindsight.reproduce.experiment import Experiment, Training, Use
 
 EXPERIMENT = Experiment(
-    order=4,
+    order=5,
     title="Alternate goals per actual one, when TD errors decide",
     where="Sec. 3.3, figure 2",
     entries=(

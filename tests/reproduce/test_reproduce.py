@@ -18,6 +18,7 @@ ONE = {
     "table": "reach-single-4-512-paper",
     "push": "selected",
     "ablation": "met",
+    "ablation_bits": "unprioritised",
     "ratio": "reach-long",
     "goal_numbers": "reach-uniform",
     "queues": "reach-two",
