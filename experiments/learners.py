@@ -15,9 +15,10 @@ def entries() -> list[Training | Use]:
     ):
         for method in ("hpg", "a2c", "a3c", "ppo", "trpo"):
             line = f"{task} | {method}"
-            if (slug, method) == ("bits", "hpg"):
-                found.append(Use("policy_gradients", "bits-16", line=line, column="with hindsight"))
-                found.append(Use("policy_gradients", "bits-16-none", line=line, column="without hindsight"))
+            if method == "hpg":
+                measured = "bits-16" if slug == "bits" else "four-rooms"
+                found.append(Use("policy_gradients", measured, line=line, column="with hindsight"))
+                found.append(Use("policy_gradients", f"{measured}-none", line=line, column="without hindsight"))
                 continue
             common: dict[str, Any] = {
                 "method": method,
@@ -25,6 +26,7 @@ def entries() -> list[Training | Use]:
                 "line": line,
                 "best_score": best,
                 "episodes": 2000,
+                "seeds": (0, 1, 2, 3, 4),
             }
             without = {"agent.hindsight": False}
             found.append(Training(f"{slug}-{method}", env, column="with hindsight", **common))
