@@ -17,6 +17,7 @@ from hindsight.training.run import Run
 ONE = {
     "table": "reach-single-4-512-paper",
     "push": "selected",
+    "half_hour": "slide",
     "ablation": "met",
     "ablation_bits": "unprioritised",
     "ratio": "reach-long",

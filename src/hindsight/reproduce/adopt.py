@@ -36,7 +36,8 @@ def _adopt_training(folder: Folder, entry: Training, run: Run, shared_machine: b
         raise HindsightError(f"{run.path} has seed {seed}: {entry.slug} has {', '.join(map(str, entry.seeds))}")
     if not (run.path / "summary.json").is_file():
         raise HindsightError(f"{run.path} has not ended: it has no summary.json")
-    if last_step(run) < run.config.steps and run.summary.get("status") in ("interrupted", "failed"):
+    end = min(run.config.steps, entry.stop_at or run.config.steps)
+    if last_step(run) < end and run.summary.get("status") in ("interrupted", "failed"):
         raise HindsightError(f"{run.path} was {run.summary['status']} at step {last_step(run)}: resume it first")
     target = rows.results_path(folder.results, entry, seed)
     rows.write(target, rows.row_of(entry, seed, run, shared_machine))
