@@ -118,7 +118,7 @@ def _minutes(experiment: Experiment, entry: Training, rows: Rows) -> str:
 
 
 def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    return f"`{command(entry, 0).removesuffix('--seed 0')}--seed S`"
+    return f"`{re.sub(r' (--seeds?) 0$', r' \1 S', command(entry, 0))}`"
 
 
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
