@@ -118,7 +118,8 @@ def _minutes(experiment: Experiment, entry: Training, rows: Rows) -> str:
 
 
 def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    return f"`{re.sub(r' (--seeds?) 0$', r' \1 S', command(entry, 0))}`"
+    shown = re.sub(r" (--seeds?) 0$", r" \1 S", command(entry, 0))
+    return f"`{shown}`"
 
 
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
