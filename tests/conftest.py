@@ -1,7 +1,9 @@
-"""Goal envs that break or stretch the contract, and builders of random episodes."""
+"""Goal envs that break or stretch the contract, builders of random episodes, and what makes two runs the same."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +12,8 @@ import pytest
 
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.episodes import Episodes
+from hindsight.saving.tree import split
+from hindsight.training.run import Run
 
 
 class LineEnv(gym.Env[Any, Any]):
@@ -98,3 +102,16 @@ def random_episodes(
     reward = spec.goal_reward(flat(achieved[:, 1:]), flat(repeated)).reshape(count, horizon)
     terminated = np.zeros((count, horizon), np.bool_)
     return Episodes(observation, achieved, desired, action, reward, terminated, reward == 0, length)
+
+
+def fingerprint(run: Run) -> dict[str, str]:
+    """SHA-256 of all that the last checkpoint holds, part by part, and of the metric rows, both without wall times."""
+    checkpoint, skipped = run.checkpoints.newest()
+    assert not skipped
+    tensors, values = split(checkpoint.load())
+    values.pop("clock")
+    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics]
+    parts = {name: tensor.tobytes() for name, tensor in tensors.items()}
+    parts |= {"values": json.dumps(values).encode(), "rows": json.dumps(rows).encode()}
+    parts["policy file"] = (run.path / "policy.safetensors").read_bytes()
+    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}

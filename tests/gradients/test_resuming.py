@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hindsight
-from hindsight.errors import HindsightError
-from hindsight.saving.tree import split
+from conftest import fingerprint
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import Run
 from hindsight.training.verify import verify
@@ -31,26 +31,26 @@ QUICK: dict[str, Any] = {
 }
 
 
-def fingerprint(run: Run) -> dict[str, str]:
-    """SHA-256 of all that the last checkpoint holds, and of the metric rows, both without wall times."""
-    tensors, values = split(run.checkpoints.newest()[0].load())
-    values.pop("clock")
-    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics]
-    parts = {name: tensor.tobytes() for name, tensor in tensors.items()}
-    parts |= {"values": json.dumps(values).encode(), "rows": json.dumps(rows).encode()}
-    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+METHODS: dict[str, dict[str, Any]] = {
+    "hpg": {},
+    "a2c": {},
+    "a3c": {"agent.deterministic": True},
+    "ppo": {},
+    "trpo": {},
+}
+FAST = [
+    ("hindsight/BitFlip-v0", "hpg"),  # in JAX
+    ("hindsight/BitFlip-v0", "trpo"),
+    ("test/Line-v0", "a2c"),  # by the collector
+    ("test/Line-v0", "a3c"),
+    ("FetchReach-v4", "ppo"),
+]
+STEPS = {"hindsight/BitFlip-v0": 400, "test/Line-v0": 300, "FetchReach-v4": 1200}
+SLOW = [(env, method) for env in STEPS for method in METHODS if (env, method) not in FAST]
 
 
-@pytest.mark.parametrize(
-    ("env", "method", "steps"),
-    [
-        ("hindsight/BitFlip-v0", "hpg", 400),  # in JAX
-        ("hindsight/BitFlip-v0", "trpo", 400),
-        ("test/Line-v0", "a2c", 300),  # by the collector
-        ("FetchReach-v4", "ppo", 1200),
-    ],
-)
-def test_resumed_is_the_same_as_uncut(env: str, method: str, steps: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
+def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> None:
     def copy(progress: Progress) -> None:
         while progress.cycle in (3, 4) and not any((tmp_path / "cut" / "checkpoints").glob("0*[0-9]")):
             shutil.rmtree(tmp_path / "cut", ignore_errors=True)
@@ -59,7 +59,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, steps: int, tmp_pat
                 (tmp_path / "part").rename(tmp_path / "cut")
             shutil.rmtree(tmp_path / "part", ignore_errors=True)
 
-    settings = QUICK | {"steps": steps}
+    settings = QUICK | METHODS[method] | {"steps": STEPS[env]}
     whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", callbacks=[copy], **settings)
     assert len(Run.open(tmp_path / "cut").metrics) < len(whole.metrics)
     resumed = hindsight.resume(tmp_path / "cut", quiet=True)
@@ -67,7 +67,29 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, steps: int, tmp_pat
     assert not [finding for finding in verify(resumed.path) if finding.state == "BROKEN"]
 
 
-def test_asynchronous_training_cannot_be_resumed(tmp_path: Path) -> None:
-    hindsight.train("test/Line-v0", method="a3c", run_dir=tmp_path / "run", **(QUICK | {"steps": 60}))
-    with pytest.raises(HindsightError, match="no intact checkpoint"):
-        hindsight.resume(tmp_path / "run", steps=100, quiet=True)
+KILLED = """
+import json, os, sys, hindsight
+env, method, path, settings = sys.argv[1:]
+kill = lambda progress: progress.cycle >= 6 and os.kill(os.getpid(), 9)
+hindsight.train(env, method=method, seed=5, run_dir=path, callbacks=[kill], **json.loads(settings))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("env", ["hindsight/BitFlip-v0", "FetchReach-v4"])
+def test_killed_and_resumed(env: str, method: str, tmp_path: Path) -> None:
+    settings = QUICK | METHODS[method] | {"steps": STEPS[env]}
+    command = [sys.executable, "-c", KILLED, env, method, str(tmp_path / "killed"), json.dumps(settings)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == -9, result.stderr
+    whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", **settings)
+    assert fingerprint(hindsight.resume(tmp_path / "killed", quiet=True)) == fingerprint(whole)
+
+
+def test_asynchronous_training_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    run = hindsight.train("test/Line-v0", method="a3c", run_dir=tmp_path / "run", **(QUICK | {"steps": 60}))
+    before = run.metrics[-1]
+    after = hindsight.resume(tmp_path / "run", steps=100, quiet=True).metrics
+    assert before in after
+    assert after[-1]["step"] >= 160

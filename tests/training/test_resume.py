@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import subprocess
@@ -15,9 +14,8 @@ import numpy as np
 import pytest
 
 import hindsight
-from conftest import LineEnv
+from conftest import LineEnv, fingerprint
 from hindsight.errors import HindsightError
-from hindsight.saving.tree import split
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import Run
 
@@ -51,19 +49,6 @@ METHODS: dict[str, dict[str, Any]] = {
     },
 }
 STEPS = {"hindsight/BitFlip-v0": 100, "FetchReach-v4": 600}
-
-
-def fingerprint(run: Run) -> dict[str, str]:
-    """SHA-256 of all that the last checkpoint holds, part by part, and of the metric rows, both without wall times."""
-    checkpoint, skipped = run.checkpoints.newest()
-    assert not skipped
-    tensors, values = split(checkpoint.load())
-    values.pop("clock")
-    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics]
-    parts = {name: tensor.tobytes() for name, tensor in tensors.items()}
-    parts |= {"values": json.dumps(values).encode(), "rows": json.dumps(rows).encode()}
-    parts["policy file"] = (run.path / "policy.safetensors").read_bytes()
-    return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
 
 
 def copy_at(cycle: int, to: Path) -> Callable[[Progress], None]:

@@ -3,7 +3,7 @@ worker has changed, it adds to the shared parameters, and then goes on from thos
 
 What differs between two runs of the same seed: the order in which workers hand in, hence everything. What does not: the
 starts of the episodes, by batch number. With `deterministic` the workers hand in one after the other (they still play
-and learn at the same time), so that the same seed and number of workers give the same bytes.
+and learn at the same time), so that the same seed and number of workers give the same bytes, resumed or not.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from hindsight.gradients.learner import Learner, make_learner
 from hindsight.gradients.state import State
 from hindsight.networks import Params, to_numpy
 from hindsight.normalizer import Normalizer, Scale
+from hindsight.saving.checkpoints import Checkpoint, restore
+from hindsight.training.asynchronous_state import AsynchronousState, WorkerState, starting
 from hindsight.training.clock import Clock
 from hindsight.training.evaluate import EVALUATION, evaluate
 from hindsight.training.guard import check_losses
@@ -37,11 +39,10 @@ from hindsight.training.policy import Policy
 class HandedIn:
     """What a worker reports after a batch: the shared policy as it then is."""
 
-    number: int
-    step: int
     metrics: dict[str, float]
     policy: Params
     scale: Scale
+    now: AsynchronousState
 
 
 @dataclass
@@ -50,20 +51,25 @@ class Shared:
 
     state: State
     normalizer: Normalizer
+    workers: list[WorkerState]
+    clock: Clock
     turns: threading.Condition = field(default_factory=threading.Condition)
     results: queue.Queue[HandedIn | BaseException] = field(default_factory=queue.Queue)
     number: int = 0
     step: int = 0
     stop: bool = False
 
+    def moment(self) -> AsynchronousState:
+        """Where the training stands."""
+        normalizer = self.normalizer.export_state()
+        return AsynchronousState(self.state, tuple(self.workers), normalizer, self.clock, self.number, self.step)
+
 
 def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, shared: Shared, worker: int) -> None:
     """The life of one worker: copy, play, learn, hand in, until the steps are used up."""
     agent = config.agent
     assert isinstance(agent, A3CConfig)
-    with shared.turns:
-        local, scale, progress = shared.state, shared.normalizer.scale(), 0.0
-    number = worker + 1  # of the batch: worker w has w + 1, w + 1 + workers, ...
+    local, scale, progress, number, player.ends = shared.workers[worker]
     while True:
         episodes = player.play(to_numpy(local.policy), scale, number)
         batch, _ = player.relabel(episodes, number)
@@ -85,20 +91,31 @@ def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, 
             shared.step += episodes.transitions
             local = learned._replace(policy=changed[0], critic=changed[1])  # each keeps its own moments of Adam
             scale, progress = shared.normalizer.scale(), shared.step / config.steps
+            number += agent.workers  # worker w has the batches w + 1, w + 1 + workers, ...
+            shared.workers[worker] = WorkerState(local, scale, progress, number, player.ends)
             policy = to_numpy(shared.state.policy)
-            metrics |= collected(episodes)
-            shared.results.put(HandedIn(shared.number, shared.step, metrics, policy, scale))
+            shared.results.put(HandedIn(metrics | collected(episodes), policy, scale, shared.moment()))
             shared.turns.notify_all()
-        number += agent.workers
 
 
 def train_asynchronously(
-    config: OnPolicyConfig, spec: GoalEnvSpec, envs: Sequence[EnvBatch], eval_envs: EnvBatch
+    config: OnPolicyConfig,
+    spec: GoalEnvSpec,
+    envs: Sequence[EnvBatch],
+    eval_envs: EnvBatch,
+    resumed: Checkpoint | None = None,
 ) -> Generator[Progress]:
-    """Train with one worker thread per batch of envs, yielding after every batch that is handed in."""
+    """Train, from a checkpoint if one is given, with one worker thread per batch of envs, yielding after every batch
+    that is handed in."""
     learner = make_learner(config.agent, spec)
     update = jax.jit(learner.update)
-    shared = Shared(learner.init(jax.random.key(config.seed)), make_normalizer(config, spec))
+    normalizer = make_normalizer(config, spec)
+    now = starting(learner.init(jax.random.key(config.seed)), normalizer, len(envs))
+    if resumed is not None:
+        restore(now, resumed)
+        normalizer.restore_state(now.normalizer)
+    clock = now.clock
+    shared = Shared(now.learner, normalizer, list(now.workers), clock, number=now.cycle, step=now.step)
 
     def guarded(worker: int, player: Player) -> None:
         try:
@@ -108,7 +125,6 @@ def train_asynchronously(
 
     players = [Player(config, spec, learner, one) for one in envs]
     threads = [threading.Thread(target=guarded, args=(i, p), daemon=True) for i, p in enumerate(players)]
-    clock = Clock()
     with threadpool_limits(1, user_api="blas"):
         for thread in threads:
             thread.start()
@@ -118,19 +134,20 @@ def train_asynchronously(
                 found = shared.results.get()
                 if isinstance(found, BaseException):
                     raise found
-                check_losses(found.metrics, found.step)
-                done = found.step >= config.steps
+                now = found.now
+                check_losses(found.metrics, now.step)
+                done = now.step >= config.steps
                 policy = Policy.of(spec, learner, found.policy, found.scale)
                 evaluation, metrics = None, found.metrics
                 clock.lap("train")
-                if done or found.number % config.eval_every == 0:
+                if done or now.cycle % config.eval_every == 0:
                     collector = Collector(eval_envs, spec)
                     evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
                     rates = {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
                     metrics = metrics | rates
                     clock.lap("evaluate")
                 metrics = metrics | clock.metrics()
-                yield Progress(found.number, found.step, config.steps, metrics, policy, evaluation, done)
+                yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, done, now)
         finally:
             with shared.turns:
                 shared.stop = True

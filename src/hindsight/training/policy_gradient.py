@@ -48,7 +48,8 @@ def _train(
 
         if isinstance(agent, A3CConfig):
             share = max((config.workers or os.cpu_count() or 1) // agent.workers, 1)
-            yield from train_asynchronously(config, spec, [envs(share) for _ in range(agent.workers)], envs(share))
+            batches = [envs(share) for _ in range(agent.workers)]
+            yield from train_asynchronously(config, spec, batches, envs(share), resumed)
         elif twin is not None:
             yield from train_in_jax(config, spec, twin, resumed)
         else:
