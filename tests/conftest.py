@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -104,14 +105,26 @@ def random_episodes(
     return Episodes(observation, achieved, desired, action, reward, terminated, reward == 0, length)
 
 
+def without_times(rows: list[dict[str, float]]) -> bytes:
+    """Metric rows without wall times, which differ between two runs of the same seed."""
+    return json.dumps([{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]).encode()
+
+
+def written(path: Path) -> tuple[str, str]:
+    """SHA-256 of the weights in a run directory, and of its metrics without wall times."""
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert len(rows) > 1
+    weights = (path / "policy.safetensors").read_bytes()
+    return hashlib.sha256(weights).hexdigest(), hashlib.sha256(without_times(rows)).hexdigest()
+
+
 def fingerprint(run: Run) -> dict[str, str]:
     """SHA-256 of all that the last checkpoint holds, part by part, and of the metric rows, both without wall times."""
     checkpoint, skipped = run.checkpoints.newest()
     assert not skipped
     tensors, values = split(checkpoint.load())
     values.pop("clock")
-    rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in run.metrics]
     parts = {name: tensor.tobytes() for name, tensor in tensors.items()}
-    parts |= {"values": json.dumps(values).encode(), "rows": json.dumps(rows).encode()}
+    parts |= {"values": json.dumps(values).encode(), "rows": without_times(run.metrics)}
     parts["policy file"] = (run.path / "policy.safetensors").read_bytes()
     return {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}

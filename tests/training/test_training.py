@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 
 import hindsight
-from conftest import LineEnv, SingleGoalEnv
+from conftest import LineEnv, SingleGoalEnv, written
 from hindsight.errors import HindsightError
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import Run
@@ -119,15 +117,6 @@ hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_c
 """
 
 
-def fingerprint(path: Path) -> tuple[str, str]:
-    """SHA-256 of the weights, and of the metrics without wall times."""
-    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    kept = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
-    assert len(rows) > 1
-    weights = (path / "policy.safetensors").read_bytes()
-    return hashlib.sha256(weights).hexdigest(), hashlib.sha256(json.dumps(kept).encode()).hexdigest()
-
-
 @pytest.mark.parametrize(
     "env", ["hindsight/BitFlip-v0", "hindsight/FourRooms-v0", "FetchPush-v4", "HandManipulateBlockRotateZ-v1"]
 )
@@ -135,7 +124,7 @@ def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None
     for i, simulator in enumerate(("auto", "processes")):
         command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), simulator]
         subprocess.run(command, check=True, capture_output=True)
-    assert fingerprint(tmp_path / "0") == fingerprint(tmp_path / "1")
+    assert written(tmp_path / "0") == written(tmp_path / "1")
 
 
 def test_the_config_says_what_was_trained(tmp_path: Path) -> None:
