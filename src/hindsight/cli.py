@@ -258,10 +258,12 @@ class Bench:
     """Measure this machine and this library, as ratios within one run."""
 
     what: Annotated[
-        Literal["learner", "simulation", "training", "replay", "checkpoint", "memory"], tyro.conf.Positional
+        Literal["learner", "simulation", "training", "asynchronous", "replay", "checkpoint", "memory"],
+        tyro.conf.Positional,
     ]
-    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. replay: buffers.
-    checkpoint: seconds to save and load a full replay. memory: resident size over 300,000 steps."""
+    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. asynchronous: those
+    of A3C by workers. replay: buffers. checkpoint: seconds to save and load a full replay. memory: resident size over
+    300,000 steps."""
     json: bool = False
     """Print one JSON object."""
 

@@ -7,11 +7,14 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
 import mujoco
 import numpy as np
+from mjbatch import Batch
 
 from hindsight.envs.make import make
 from hindsight.envs.simulations import Simulations
@@ -20,7 +23,7 @@ from hindsight.training.run import machine, versions
 from hindsight.types import Array
 
 FAMILIES = ("FetchPush-v4", "FetchPickAndPlace-v4", "HandReach-v3", "HandManipulateBlock-v1")
-NUM, ROUNDS = 32, 3
+NUM, ROUNDS = 32, 9
 
 
 def _actions(env_id: str, steps: int, num: int) -> Array:
@@ -29,26 +32,23 @@ def _actions(env_id: str, steps: int, num: int) -> Array:
     return np.random.default_rng(0).uniform(-1, 1, (steps, num, dim)).astype(np.float32)
 
 
-def _rate(play: Callable[[], int]) -> float:
-    """Env steps per second of the fastest of some rounds, after one to warm up."""
-    play()
-    rates = []
-    for _ in range(ROUNDS):
+Round = Callable[[], float]
+"""Plays one round and returns its env steps per second."""
+
+
+def _timed(play: Callable[[], int]) -> Round:
+    """Rounds of `play`, which returns its steps."""
+
+    def one() -> float:
         start = time.perf_counter()
         steps = play()
-        rates.append(steps / (time.perf_counter() - start))
-    return max(rates)
+        return steps / (time.perf_counter() - start)
+
+    return one
 
 
-def ours(env_id: str, horizon: int, threads: int) -> float:
-    env = RobotVectorEnv(env_id, NUM, threads=threads)
-    rate = _rate(_play(env, env_id, horizon, NUM, {"seed": 0}))
-    env.close()
-    return rate
-
-
-def _play(env: Any, env_id: str, horizon: int, num: int, reset: dict[str, Any]) -> Callable[[], int]:
-    """A function that plays one episode in each of `num` envs."""
+def _episodes(env: Any, env_id: str, horizon: int, num: int, reset: dict[str, Any]) -> Round:
+    """An episode in each of `num` envs."""
     actions = _actions(env_id, horizon - 1, num)
 
     def play() -> int:
@@ -57,10 +57,16 @@ def _play(env: Any, env_id: str, horizon: int, num: int, reset: dict[str, Any]) 
             env.step(action)
         return len(actions) * num
 
-    return play
+    return _timed(play)
 
 
-def single(env_id: str, horizon: int) -> float:
+def ours(env_id: str, horizon: int, threads: int, stack: ExitStack) -> Round:
+    env = RobotVectorEnv(env_id, NUM, threads=threads)
+    stack.callback(env.close)
+    return _episodes(env, env_id, horizon, NUM, {"seed": 0})
+
+
+def single(env_id: str, horizon: int) -> Round:
     env = make(env_id)
     actions = _actions(env_id, horizon - 1, 4)
 
@@ -71,55 +77,33 @@ def single(env_id: str, horizon: int) -> float:
                 env.step(action)
         return 4 * (horizon - 1)
 
-    return _rate(play)
+    return _timed(play)
 
 
-def vector(env_id: str, horizon: int, kind: str) -> float:
+def vector(env_id: str, horizon: int, kind: str, stack: ExitStack) -> Round:
     """Gymnasium's SyncVectorEnv or AsyncVectorEnv, one env per process in the latter."""
-    make_env = _Make(env_id)
-    num = NUM // 2
+    num, make_env = NUM // 2, partial(make, env_id)
     env: Any = (
         gym.vector.AsyncVectorEnv([make_env] * num) if kind == "async" else gym.vector.SyncVectorEnv([make_env] * num)
     )
-    rate = _rate(_play(env, env_id, horizon, num, {"seed": 0}))
-    env.close()
-    return rate
+    stack.callback(env.close)
+    return _episodes(env, env_id, horizon, num, {"seed": 0})
 
 
-class _Make:
-    def __init__(self, env_id: str) -> None:
-        self.env_id = env_id
-
-    def __call__(self) -> Any:
-        return make(self.env_id)
-
-
-def envpool(env_id: str, horizon: int, threads: int) -> float | None:
+def envpool(env_id: str, horizon: int, threads: int) -> Round | None:
     try:
         import envpool as pool
 
         env = pool.make_gymnasium(env_id, num_envs=NUM, num_threads=threads)
     except Exception:  # not installed, or without this task
         return None
-    return _rate(_play(env, env_id, horizon, NUM, {}))
+    return _episodes(env, env_id, horizon, NUM, {})
 
 
-def bare(env_id: str, horizon: int, threads: int) -> float:
-    """mj_step alone, on the states and controls that our simulation passes through; only the calls are timed."""
+def bare(states: Array, env_id: str, threads: int) -> Round:
+    """mj_step alone, each thread on its share of the states; only the calls are timed, so no thread ever waits."""
     template: Any = make(env_id).unwrapped
-    simulations = Simulations(template, NUM, threads=1)
-    part = simulations.parts[0]
-    ids = np.arange(NUM)
-    simulations.reset(ids, range(NUM))
     model, substeps, kind = template.model, template.n_substeps, mujoco.mjtState.mjSTATE_INTEGRATION
-    data = mujoco.MjData(model)
-    states = []
-    for action in _actions(env_id, horizon - 1, NUM):
-        before = part.physics.state.copy()
-        part.task.control(ids, action)
-        states.append(_with_controls(model, data, before, part.physics))
-        part.physics.batch.step(ids, nstep=substeps)
-        part.task.settle(ids)
 
     def work(part: int) -> float:
         own = mujoco.MjData(model)
@@ -132,11 +116,46 @@ def bare(env_id: str, horizon: int, threads: int) -> float:
                 seconds += time.perf_counter() - start
         return seconds
 
-    rates = []
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(ROUNDS):
-            rates.append(len(states) * NUM / max(pool.map(work, range(threads))))
-    return max(rates)
+    def one() -> float:
+        with ThreadPoolExecutor(threads) as pool:
+            return len(states) * NUM / max(pool.map(work, range(threads)))
+
+    return one
+
+
+def bare_together(states: Array, env_id: str, threads: int) -> Round:
+    """The same, but the threads meet after every env step, as those of any vector env must."""
+    template: Any = make(env_id).unwrapped
+    batch = Batch(template.model, NUM, threads)
+    current = batch.bind("state")
+
+    def one() -> float:
+        seconds = 0.0
+        for step in states:
+            current[:] = step
+            start = time.perf_counter()
+            batch.step(nstep=template.n_substeps)
+            seconds += time.perf_counter() - start
+        return len(states) * NUM / seconds
+
+    return one
+
+
+def passed_through(env_id: str, horizon: int) -> Array:
+    """The states [step, env, ...] from which our simulation advances in an episode, with their controls."""
+    template: Any = make(env_id).unwrapped
+    simulations = Simulations(template, NUM)
+    physics, ids = simulations.physics, np.arange(NUM)
+    simulations.reset(ids, range(NUM))
+    data = mujoco.MjData(template.model)
+    states = []
+    for action in _actions(env_id, horizon - 1, NUM):
+        before = physics.state.copy()
+        simulations.task.control(ids, action)
+        states.append(_with_controls(template.model, data, before, physics))
+        physics.batch.step(ids, nstep=template.n_substeps)
+        simulations.task.settle(ids)
+    return np.stack(states)
 
 
 def _with_controls(model: Any, data: Any, states: Array, physics: Any) -> Array:
@@ -151,27 +170,40 @@ def _with_controls(model: Any, data: Any, states: Array, physics: Any) -> Array:
     return rows
 
 
+def rounds(players: dict[str, Round]) -> dict[str, Array]:
+    """The rates of all in each of some rounds, in turn, after one to warm up: the machine's speed may drift."""
+    found = [{name: player() for name, player in players.items()} for _ in range(ROUNDS + 1)]
+    return {name: np.array([one[name] for one in found[1:]]) for name in players}
+
+
+def _summary(mine: Array, theirs: Array) -> dict[str, float]:
+    """The median rate, and the median of how many times as fast we were in the same round."""
+    return {
+        "steps_per_second": round(float(np.median(theirs))),
+        "hindsight_is": round(float(np.median(mine / theirs)), 3),
+    }
+
+
 def run() -> dict[str, Any]:
     threads = os.cpu_count() or 1
     rows = {}
     for env_id in FAMILIES:
         spec = make(env_id).spec
         horizon = int(spec.max_episode_steps or 50) if spec else 50
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ExitStack() as stack:
             warnings.simplefilter("ignore")
-            rates = {
-                "hindsight": ours(env_id, horizon, threads),
-                "bare mj_step": bare(env_id, horizon, threads),
+            states = passed_through(env_id, horizon)
+            players = {
+                "hindsight": ours(env_id, horizon, threads, stack),
+                "bare mj_step": bare(states, env_id, threads),
+                "bare mj_step, in step": bare_together(states, env_id, threads),
                 "Gymnasium-Robotics, one env": single(env_id, horizon),
-                "SyncVectorEnv": vector(env_id, horizon, "sync"),
-                "AsyncVectorEnv": vector(env_id, horizon, "async"),
+                "SyncVectorEnv": vector(env_id, horizon, "sync", stack),
+                "AsyncVectorEnv": vector(env_id, horizon, "async", stack),
                 "EnvPool": envpool(env_id, horizon, threads),
             }
-        mine = rates["hindsight"] or 1.0
-        rows[env_id] = {
-            name: None if rate is None else {"steps_per_second": round(rate), "hindsight_is": round(mine / rate, 3)}
-            for name, rate in rates.items()
-        }
+            rates = rounds({name: player for name, player in players.items() if player is not None})
+        rows[env_id] = {name: _summary(rates["hindsight"], rates[name]) if name in rates else None for name in players}
     return {"envs": rows, "num_envs": NUM, "threads": threads, "machine": machine(), "versions": dict(versions())}
 
 

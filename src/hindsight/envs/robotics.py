@@ -32,9 +32,9 @@ Rows = Ints | slice
 class Physics:
     """The states of N simulations as arrays [N, ...]; `batch.step` and `batch.forward` run without the GIL."""
 
-    def __init__(self, model: Any, data: Any, num: int) -> None:
+    def __init__(self, model: Any, data: Any, num: int, threads: int) -> None:
         self.model = model
-        self.batch = Batch(model, num, 1)
+        self.batch = Batch(model, num, threads)
         self.state = self.batch.bind("state")
         for name in ("time", "qpos", "qvel", "ctrl", "mocap_pos", "mocap_quat", "warning"):
             setattr(self, name, self.batch.bind(name))
@@ -58,23 +58,36 @@ class Physics:
     cdof: Array
     subtree_com: Array
 
-    def site_velocity(self, rows: Rows, site: int) -> tuple[Array, Array]:
-        """Linear and angular velocity [n, 3] of a site: its Jacobian, computed as mj_jacSite does, times qvel."""
-        model = self.model
-        body = int(model.site_bodyid[site])
-        if site not in self._dofs:
-            self._dofs[site] = _dofs(model, body)
-        dofs = self._dofs[site]
-        offset = (self.site_xpos[rows, site] - self.subtree_com[rows, model.body_rootid[body]])[:, None]
-        motion = self.cdof[rows][:, dofs]
-        axis, moment = motion[..., :3], motion[..., 3:]
-        linear, angular = np.zeros((2, len(motion), 3, model.nv))
-        for i, (j, k) in enumerate(((1, 2), (2, 0), (0, 1))):
-            cross = axis[..., j] * offset[..., k] - axis[..., k] * offset[..., j]
-            linear[:, i, dofs] = moment[..., i] + cross
-            angular[:, i, dofs] = axis[..., i]
-        qvel = self.qvel[rows][..., None]
-        return (linear @ qvel)[..., 0], (angular @ qvel)[..., 0]
+    def linear_velocity(self, rows: Rows, site: int) -> Array:
+        """Of a site, [n, 3]: its Jacobian, computed as mj_jacSite does, times qvel."""
+        body = int(self.model.site_bodyid[site])
+        offset = (self.site_xpos[rows, site] - self.subtree_com[rows, self.model.body_rootid[body]])[:, None]
+        motion = self._motion(rows, body)
+        axis = motion[..., :3]
+        cross = axis[..., _NEXT] * offset[..., _AFTER] - axis[..., _AFTER] * offset[..., _NEXT]
+        return self._times_velocity(rows, body, motion[..., 3:] + cross)
+
+    def angular_velocity(self, rows: Rows, site: int) -> Array:
+        """Of a site, [n, 3]."""
+        body = int(self.model.site_bodyid[site])
+        return self._times_velocity(rows, body, self._motion(rows, body)[..., :3])
+
+    def _motion(self, rows: Rows, body: int) -> Array:
+        """Axes and moments [n, d, 6] of the degrees of freedom that move a body."""
+        if body not in self._dofs:
+            self._dofs[body] = _dofs(self.model, body)
+        return self.cdof[rows][:, self._dofs[body]]
+
+    def _times_velocity(self, rows: Rows, body: int, columns: Array) -> Array:
+        """The Jacobian with these columns [n, d, 3], and zeros for the other degrees of freedom, times qvel."""
+        jacobian = np.zeros((len(columns), 3, self.model.nv))
+        jacobian[..., self._dofs[body]] = columns.transpose(0, 2, 1)
+        product: Array = jacobian @ self.qvel[rows][..., None]
+        return product[..., 0]
+
+
+_NEXT, _AFTER = [1, 2, 0], [2, 0, 1]
+"""The other two axes of each of the three."""
 
 
 def _start_state(template: Any) -> Array:
@@ -168,22 +181,21 @@ class Fetch:
     def observe(self, rows: Rows) -> tuple[Array, Array]:
         physics = self.physics
         grip = physics.site_xpos[rows, self.grip]
-        grip_velocity = physics.site_velocity(rows, self.grip)[0] * self.dt
+        grip_velocity = physics.linear_velocity(rows, self.grip) * self.dt
         fingers = physics.qpos[rows][:, self.fingers_qpos]
         fingers_velocity = physics.qvel[rows][:, self.fingers_qvel] * self.dt
         if not self.template.has_object:
             return np.concatenate([grip, fingers, grip_velocity, fingers_velocity], axis=1), grip
         place = physics.site_xpos[rows, self.object]
         rotation = rotations.mat2euler(physics.site_xmat[rows, self.object].reshape(-1, 3, 3))
-        linear, angular = physics.site_velocity(rows, self.object)
         parts = (
             grip,
             place,
             place - grip,
             fingers,
             rotation,
-            linear * self.dt - grip_velocity,
-            angular * self.dt,
+            physics.linear_velocity(rows, self.object) * self.dt - grip_velocity,
+            physics.angular_velocity(rows, self.object) * self.dt,
             grip_velocity,
             fingers_velocity,
         )
