@@ -3,7 +3,7 @@
 from hindsight.reproduce.experiment import Experiment, Measurement
 
 EXPERIMENT = Experiment(
-    order=13,
+    order=14,
     title="The unproven bound of hindsight TRPO, exactly",
     where="App. D",
     entries=(Measurement("trpo", "bound", minutes=1.0, settings={"method": "trpo", "bits": 6, "steps": 4000}),),

@@ -16,7 +16,7 @@ from hindsight.collect import Collector
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
 from hindsight.errors import HindsightError
-from hindsight.gradients.batch import choose_goals
+from hindsight.gradients.batch import choose_goals, newly_met
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig
 from hindsight.gradients.learner import make_learner
 from hindsight.gradients.model import Model
@@ -155,14 +155,23 @@ def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
     episodes = collector.collect(lambda o, g: learner.model.sample(policy, scale, o, g, rng), [1, 2, 3, 4])
     assert episodes.log_prob is not None
     low, high = episodes.desired_goal.min(), episodes.desired_goal.max()
-    goals, used, inside = choose_goals(episodes, 0, True, rng)
-    assert ((goals >= low) & (goals <= high)).all()
+    goals, used, inside = choose_goals(episodes, 0, episodes.real, spec, rng)
+    assert spec.reached(goals, goals.clip(low, high)).all()
     assert used.all()
     assert 0 < inside < 1
-    everything, _, _ = choose_goals(episodes, 0, False, rng)
+    everything, _, _ = choose_goals(episodes, 0, episodes.real, None, rng)
     assert len(goals) == round(inside * len(everything))
-    few, used, _ = choose_goals(episodes, 500, False, rng)
+    few, used, _ = choose_goals(episodes, 500, episodes.real, None, rng)
     assert (len(few), used.sum()) == (500, len(everything))
+    new = newly_met(episodes, spec)
+    goals, used, _ = choose_goals(episodes, 0, new, None, rng)
+    left = episodes.achieved_goal[:, 1:][new & episodes.real]
+    assert (np.sort(goals, axis=0) == np.unique(left, axis=0)).all()
+    starts = np.repeat(episodes.achieved_goal[:, :1], new.shape[1], axis=1)[new & episodes.real]
+    assert not spec.reached(left, starts).any()
+    assert len(goals) < len(everything)
+    nothing, used, share = choose_goals(episodes, 5, np.zeros_like(new), None, rng)
+    assert (len(nothing), used.any(), share) == (5, False, 0.0)
 
 
 def test_bad_settings_are_named() -> None:

@@ -91,21 +91,34 @@ def _batch(episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bo
 
 
 def choose_goals(
-    episodes: Episodes, count: int, within_box: bool, rng: np.random.Generator
+    episodes: Episodes, count: int, may: Bools, box: GoalEnvSpec | None, rng: np.random.Generator
 ) -> tuple[Array, Bools, float]:
-    """Of the different goals that the episodes achieved after a step, `count` drawn uniformly (all of them if 0).
+    """Of the different goals that the episodes achieved in the steps [N, T] that `may` be chosen, `count` drawn
+    uniformly (all of them if 0).
 
-    With `within_box` only those inside the bounding box of the desired goals. Returns goals [count, ...], which of them
-    are real (the rest repeats the first, if there are too few), and the share of achieved goals inside the box.
+    With a `box` only those inside the bounding box of the desired goals, or so near that the env takes them for a point
+    of it (a box may be flat: goals on a table). Returns goals [count, ...], which of them
+    are real (the rest repeats the first, if there are too few), and the share of the different goals that could be
+    drawn.
     """
-    after = episodes.achieved_goal[:, 1:][episodes.real]
-    goals = np.unique(after, axis=0)
-    inside = np.ones(len(goals), np.bool_)
-    if within_box:
-        rows, desired = goals.reshape(len(goals), -1), episodes.desired_goal.reshape(len(episodes), -1)
-        inside = ((rows >= desired.min(axis=0)) & (rows <= desired.max(axis=0))).all(axis=1)
-    kept = goals[inside] if inside.any() else goals[:1]
+    after = episodes.achieved_goal[:, 1:]
+    goals, number = np.unique(after[episodes.real], axis=0, return_inverse=True)
+    allowed = np.zeros(len(goals), np.bool_)
+    allowed[number[may[episodes.real]]] = True
+    if box is not None:
+        desired = episodes.desired_goal
+        allowed &= box.reached(goals, goals.clip(desired.min(axis=0), desired.max(axis=0)))
+    kept = goals[allowed] if allowed.any() else goals[:1]
     count = count or len(kept)
     chosen = rng.permutation(len(kept))[:count]
-    used = (np.arange(count) < len(chosen)) & inside.any()
-    return kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen], used, float(inside.mean())
+    used = (np.arange(count) < len(chosen)) & allowed.any()
+    return kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen], used, float(allowed.mean())
+
+
+def newly_met(episodes: Episodes, spec: GoalEnvSpec) -> Bools:
+    """[N, T]: the goal that a step achieved was not met when its episode began."""
+    after = episodes.achieved_goal[:, 1:]
+    start = np.broadcast_to(episodes.achieved_goal[:, :1], after.shape)
+    shape = after.shape[2:]
+    met: Bools = spec.reached(after.reshape(-1, *shape), start.reshape(-1, *shape))
+    return ~met.reshape(after.shape[:2])

@@ -20,7 +20,9 @@ class PolicyGradientConfig:
     goals: int = 64
     """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode. 0 takes all."""
     within_box: bool = False
-    """Only hindsight goals inside the bounding box of the batch's desired goals."""
+    """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as inside."""
+    unmet: bool = False
+    """Only hindsight goals that were not met when the episode that achieved them began: for objects that must move."""
     estimator: Literal["weighted", "per_decision", "product", "step"] = "weighted"
     """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the step alone (App. D)."""
     clamp_log_ratio: float | None = None

@@ -21,13 +21,14 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             settings |= {"waves": 4, "entropy": Schedule.parse(0.02 if method == "ppo" else 0.005)}
             steps = 400_000
         return OnPolicyConfig(env, steps=steps, agent=LEARNERS[method](**settings))
+    easy = env.startswith("FetchReach")
     if not discrete:
-        settings |= {"gamma": 0.98, "within_box": True}
+        settings |= {"gamma": 0.98, "within_box": True, "unmet": not easy}
     return OnPolicyConfig(
         env,
-        steps=500_000,
+        steps=64_000 if easy else 2_000_000,
         num_envs=32,
-        episodes_per_cycle=32,
+        episodes_per_cycle=32 if easy else 64,
         eval_every=5,
         eval_episodes=50,
         agent=LEARNERS[method](**settings),

@@ -13,7 +13,7 @@ from hindsight.collect import Collector, episode_seeds
 from hindsight.envs.batch import EnvBatch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
-from hindsight.gradients.batch import GoalBatch, choose_goals, hindsight_goals, own_goals
+from hindsight.gradients.batch import GoalBatch, choose_goals, hindsight_goals, newly_met, own_goals
 from hindsight.gradients.config import OnPolicyConfig
 from hindsight.gradients.learner import Learner, make_learner
 from hindsight.networks import Params, to_numpy
@@ -103,7 +103,9 @@ class Player:
         if not agent.hindsight:
             return own_goals(episodes, spec, self.ends), 1.0
         rng = np.random.default_rng((self.config.seed, number, 1))
-        goals, used, inside = choose_goals(episodes, agent.goals, agent.within_box, rng)
+        may = newly_met(episodes, spec) if agent.unmet else episodes.real
+        box = spec if agent.within_box else None
+        goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng)
         return hindsight_goals(episodes, goals, used, spec, self.ends), inside
 
     def _ends(self, episodes: Episodes) -> bool:

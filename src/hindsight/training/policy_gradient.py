@@ -25,8 +25,11 @@ def train_policy_gradient(
 ) -> Generator[Progress]:
     """Train, yielding now and then. What does not fit is refused at once, before the first batch is asked for."""
     make_learner(config.agent, spec)
-    twin = in_jax(make_env()) if config.simulator in ("auto", "jax") else None
+    filtered = config.agent.within_box or config.agent.unmet
+    twin = in_jax(make_env()) if config.simulator == "jax" or (config.simulator == "auto" and not filtered) else None
     if config.simulator == "jax":
+        if filtered:
+            raise HindsightError("within_box and unmet choose goals outside of JAX: use another simulator than jax")
         if isinstance(config.agent, A3CConfig):
             raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
         if twin is None:
