@@ -10,8 +10,8 @@ EXPERIMENT = Experiment(
         Measurement(
             "four-rooms",
             "estimators",
-            minutes=2.0,
-            settings={"exact_steps": (60, 300, 600), "episodes": 16, "batches": 48},
+            minutes=4.0,
+            settings={"exact_steps": (10, 60, 300, 600), "compared": (10, 60), "episodes": 16, "batches": 48},
             seeds=(0, 1, 2, 3, 4),
         ),
     ),

@@ -95,19 +95,20 @@ def test_the_table_by_hand() -> None:
     """Two seeds: means of 0.1 and 0.3, 0.4 and 0.6, 10 and 11, 12 and 12."""
 
     def values(seed: int) -> dict[str, Any]:
-        row = {"estimator": "plain", "baseline": "none", "one": 0.1 + 0.2 * seed, "mean": 0.4 + 0.2 * seed}
+        row = {"steps": 10, "estimator": "plain", "baseline": "none"}
+        row |= {"one": 0.1 + 0.2 * seed, "mean": 0.4 + 0.2 * seed}
         scores = [{"steps": 60, "sampled": 10.0 + seed, "greedy": 12.0}]
         return {"values": {"episodes": 16, "batches": 48, "cosines": [row], "scores": scores}}
 
     made = measured_tables.table(Measurement("x", "estimators", 1.0), {seed: values(seed) for seed in (0, 1)})
     assert made.splitlines() == [
-        "| cosine of a batch of 16 episodes | none |",
-        "|---|---|",
-        "| plain | 0.20 [0.10, 0.30] |",
+        "| cosine of a batch of 16 episodes | after steps | none |",
+        "|---|---|---|",
+        "| plain | 10 | 0.20 [0.10, 0.30] |",
         "",
-        "| cosine of the mean of 48 batches | none |",
-        "|---|---|",
-        "| plain | 0.50 [0.40, 0.60] |",
+        "| cosine of the mean of 48 batches | after steps | none |",
+        "|---|---|---|",
+        "| plain | 10 | 0.50 [0.40, 0.60] |",
         "",
         "Score of the policy that learns by exact gradients (2 seeds):",
         "",

@@ -1,7 +1,7 @@
 """Which estimate of the policy gradient points where: cosines with the exact gradient, on four rooms.
 
-A policy learns by exact gradients for some steps. Then every estimator, with every baseline, estimates the gradient
-from the same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
+A policy learns by exact gradients. On its way every estimator, with every baseline, estimates the gradient from the
+same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ class Setting:
         return mean_return(self.world, jnp.exp(self.log_policy(policy)))
 
 
-def measure(seed: int, exact_steps: tuple[int, ...], episodes: int, batches: int) -> dict[str, Any]:
-    """Scores after so many steps of exact training, and cosines for the policy after the first of these numbers."""
+def measure(
+    seed: int, exact_steps: tuple[int, ...], compared: tuple[int, ...], episodes: int, batches: int
+) -> dict[str, Any]:
+    """Scores after each of these numbers of steps of exact training, and cosines after those that are `compared`."""
     env = make(ENV)
     spec, twin = inspect(env, ENV), in_jax(env)
     assert twin is not None
@@ -80,7 +82,11 @@ def measure(seed: int, exact_steps: tuple[int, ...], episodes: int, batches: int
         "episodes": episodes,
         "batches": batches,
         "scores": [{"steps": steps, **scores(setting, policy)} for steps, policy in policies.items()],
-        "cosines": cosines(setting, policies[exact_steps[0]], episodes, jax.random.split(second, batches)),
+        "cosines": [
+            {"steps": steps, **row}
+            for steps in compared
+            for row in cosines(setting, policies[steps], episodes, jax.random.split(second, batches))
+        ],
     }
 
 

@@ -50,9 +50,9 @@ def _speed(values: Mapping[str, Any]) -> str:
 
 
 def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
-    """Of several seeds: cosines by estimator and baseline, for one batch and for the mean of all of them."""
+    """Of several seeds: cosines by steps, estimator and baseline, for one batch and for the mean of all of them."""
     first = values[0]
-    names = list(dict.fromkeys(row["estimator"] for row in first["cosines"]))
+    names = list(dict.fromkeys((row["steps"], row["estimator"]) for row in first["cosines"]))
     columns = list(dict.fromkeys(row["baseline"] for row in first["cosines"]))
     headings = {
         "one": f"a batch of {first['episodes']} episodes",
@@ -60,17 +60,19 @@ def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
     }
     lines = []
     for key, heading in headings.items():
-        lines += [f"| cosine of {heading} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-        for name in names:
-            cells = [[row[key] for v in values for row in v["cosines"] if _place(row) == (name, c)] for c in columns]
-            lines.append(f"| {name} | {' | '.join(str(estimate(cell)) for cell in cells)} |")
+        lines += [f"| cosine of {heading} | after steps | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]
+        for steps, name in names:
+            places = [(steps, name, column) for column in columns]
+            cells = [estimate([row[key] for v in values for row in v["cosines"] if _place(row) == p]) for p in places]
+            lines.append(f"| {name} | {steps} | {' | '.join(map(str, cells))} |")
         lines.append("")
-    lines += [f"Score of the policy that learns by exact gradients ({len(values)} seeds):", ""]
+    seeds = f"{len(values)} seeds" if len(values) > 1 else "1 seed"
+    lines += [f"Score of the policy that learns by exact gradients ({seeds}):", ""]
     for i, row in enumerate(first["scores"]):
         sampled, greedy = (estimate([v["scores"][i][key] for v in values]) for key in ("sampled", "greedy"))
         lines.append(f"- after {row['steps']} steps: {sampled} as it plays, {greedy} greedy")
     return "\n".join(lines) + "\n"
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["estimator"], row["baseline"]
+def _place(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    return row["steps"], row["estimator"], row["baseline"]
