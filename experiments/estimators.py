@@ -3,7 +3,7 @@
 from hindsight.reproduce.experiment import Experiment, Measurement
 
 EXPERIMENT = Experiment(
-    order=14,
+    order=15,
     title="Which estimate of the policy gradient points where, on four rooms",
     where="ours",
     entries=(
