@@ -29,6 +29,7 @@ ONE = {
     "policy_gradients": "bits-8",
     "learners": "bits-a2c-none",
     "bound": "trpo",
+    "estimators": "four-rooms",
 }
 
 TINY = """
@@ -55,8 +56,13 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert command.reproduce([name, *options]) == 0
     assert (measured.read_bytes() if measured.is_file() else None) == before
     assert not list(tmp_path.rglob("row.json")), "a trial makes no row"
-    if name not in ("rank_speed", "bound"):
+    if name not in ("rank_speed", "bound", "estimators"):
         assert Run.open(tmp_path / "runs" / "reproduce" / name / "trial-1" / f"{ONE[name]}-seed0").metrics
+
+
+def test_an_experiment_without_a_figure_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.reproduce(["estimators", "--draw"]) == 0
+    assert "estimators has no figure" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
 from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares
-from hindsight.gradients.weights import advantages, diagnostics, log_ratios, weights
+from hindsight.gradients.weights import advantages, diagnostics, log_ratios, log_steps, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Tensor
@@ -42,7 +42,7 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
     log_pi = model.log_prob(distribution, batch.action)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
     weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
-    log_step = jnp.where(result.alive, log_pi - batch.log_prob, 0.0) if config.hindsight else jnp.zeros_like(log_pi)
+    log_step = log_steps(log_pi, batch.log_prob, result.alive) if config.hindsight else jnp.zeros_like(log_pi)
     value = model.value(state.critic, inputs, time)
     advantage, target = advantages(log_step, result, value, config.gamma, config.trace)
     metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()

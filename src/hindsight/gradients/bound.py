@@ -14,26 +14,13 @@ pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hindsight.envs.bit_flip import BitFlipEnv
-from hindsight.envs.rooms import MOVES, RoomsEnv
 from hindsight.errors import HindsightError
-from hindsight.types import Array, Floats64, Ints
-
-
-@dataclass(frozen=True)
-class Tables:
-    """A deterministic goal env whose goals are states: S states, A actions, G goals."""
-
-    position: Array  # [S, d] what is observed
-    after: Ints  # [S, A] the next state
-    start: Floats64  # [S] probabilities
-    goal: Ints  # [G] states, all equally likely
-    horizon: int
+from hindsight.gradients.exact import Tables, enumerated
+from hindsight.types import Array, Floats64
 
 
 class Gap(NamedTuple):
@@ -50,19 +37,11 @@ class Gap(NamedTuple):
 
 
 def tables(env: Any, horizon: int) -> Tables:
-    """Enumerate a bit flip or rooms env."""
-    if isinstance(env, BitFlipEnv) and env.bits <= 8 and not env.random_start:
-        states = np.arange(2**env.bits)
-        position = (states[:, None] >> np.arange(env.bits)) & 1
-        after = states[:, None] ^ (1 << np.arange(env.bits))
-        return Tables(position, after, np.eye(len(states))[0], states, horizon)
-    if isinstance(env, RoomsEnv) and env.slip == 0:
-        number = {tuple(cell): i for i, cell in enumerate(env.cells)}
-        after = np.array([[number[tuple(env.after(cell, m))] for m in range(len(MOVES))] for cell in env.cells])
-        start = np.zeros(len(env.cells))
-        start[[number[tuple(cell)] for cell in env.starts]] = 1 / len(env.starts)
-        return Tables(env.cells, after, start, np.array([number[tuple(cell)] for cell in env.goals]), horizon)
-    raise HindsightError("the gap can be computed for bit flip (up to 8 bits) and for rooms without slips only")
+    """Enumerate a bit flip or rooms env in which an action leads to one state."""
+    world = enumerated(env, horizon)
+    if world.slip > 0:
+        raise HindsightError("the gap can be computed for bit flip and for rooms without slips only")
+    return world
 
 
 def compare(world: Tables, old: Array, new: Array) -> Gap:

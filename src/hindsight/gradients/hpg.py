@@ -11,7 +11,7 @@ from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
 from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, pursued_entropy
-from hindsight.gradients.weights import advantages, coefficients, diagnostics, log_ratios, weights
+from hindsight.gradients.weights import advantages, coefficients, diagnostics, followed, log_ratios, log_steps, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Tensor
@@ -27,8 +27,7 @@ def update(
     result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
     value = None
     if config.baseline != "none":
-        follows = jnp.concatenate([jnp.ones_like(result.goes_on[..., :1]), result.goes_on], axis=-1)
-        value = jnp.where(follows, model.value(state.critic, inputs, time), 0.0)
+        value = followed(model.value(state.critic, inputs, time), result)
 
     # One pass for the weights, then the gradient of the rows that matter.
     log_pi = model.log_prob(model.distribution(state.policy, inputs[..., :-1, :]), batch.action)
@@ -54,7 +53,7 @@ def update(
         return state, metrics
 
     # The critic learns the value of hindsight goals, too.
-    log_step = jnp.where(result.alive, log_pi - batch.log_prob, 0.0)
+    log_step = log_steps(log_pi, batch.log_prob, result.alive)
     _, target = advantages(log_step, result, value, config.gamma, 1.0)
 
     def critic_loss(critic: Params) -> Tensor:

@@ -28,13 +28,17 @@ Estimator = Literal["plain", "product", "per_decision", "weighted", "step"]
 Baseline = Literal["none", "value", "paper"]
 
 
+def log_steps(log_pi: Tensor, log_mu: Tensor, alive: Tensor) -> Tensor:
+    """log pi(a_t|s_t,g) / pi(a_t|s_t,g') of each step alone [G, N, T]; 0 where it does not count."""
+    return jnp.where(alive, log_pi - log_mu, 0.0)
+
+
 def log_ratios(log_pi: Tensor, log_mu: Tensor, alive: Tensor, clamp: float | None = None) -> Tensor:
     """log rho_t [G, N, T] of log pi(a|s,g) [G, N, T] and log pi(a|s,g') [N, T]; gradients are stopped.
 
     Steps that do not count leave it as it was. With `clamp` it is clipped to [-clamp, clamp].
     """
-    step = jax.lax.stop_gradient(jnp.where(alive, log_pi - log_mu, 0.0))
-    total = jnp.cumsum(step, axis=-1)
+    total = jnp.cumsum(jax.lax.stop_gradient(log_steps(log_pi, log_mu, alive)), axis=-1)
     return total if clamp is None else jnp.clip(total, -clamp, clamp)
 
 
@@ -75,6 +79,12 @@ def to_go(values: Tensor, gamma: float = 1.0) -> Tensor:
     backwards = jnp.moveaxis(values, -1, 0)[::-1]
     _, totals = jax.lax.scan(step, jnp.zeros_like(backwards[0]), backwards)
     return jnp.moveaxis(totals[::-1], 0, -1)
+
+
+def followed(value: Tensor, outcome: Outcome) -> Tensor:
+    """The values [G, N, T+1] of the states in which something follows; 0 in the others."""
+    follows = jnp.concatenate([jnp.ones_like(outcome.goes_on[..., :1]), outcome.goes_on], axis=-1)
+    return jnp.where(follows, value, 0.0)
 
 
 def coefficients(

@@ -14,8 +14,9 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import in_jax
 from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
-from hindsight.gradients.bound import Gap, Tables, compare, tables
+from hindsight.gradients.bound import Gap, compare, tables
 from hindsight.gradients.config import OnPolicyConfig
+from hindsight.gradients.exact import Tables
 from hindsight.networks import Params, forward
 from hindsight.training.in_jax import train_in_jax
 from hindsight.training.policy import Policy
@@ -52,10 +53,8 @@ def measure(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> 
 def policy_table(world: Tables, policy: Policy, parameters: Params) -> Array:
     """Action probabilities [G, S, A] of a categorical policy in every state under every goal."""
     model: Any = getattr(policy.agent, "model")  # noqa: B009  (only policy-gradient learners have one)
-    goals, states = len(world.goal), len(world.position)
-    position = np.broadcast_to(world.position.astype(np.float32), (goals, *world.position.shape))
-    goal = np.broadcast_to(position[0][world.goal][:, None], (goals, states, position.shape[-1]))
-    logits = forward(parameters["network"], model.inputs(policy.scale, position, goal), tanh=True).astype(np.float64)
+    inputs = model.inputs(policy.scale, *world.pairs())
+    logits = forward(parameters["network"], inputs, tanh=True).astype(np.float64)
     chance = np.exp(logits - logits.max(axis=-1, keepdims=True))
     table: Array = chance / chance.sum(axis=-1, keepdims=True)
     return table

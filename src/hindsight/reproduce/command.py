@@ -72,7 +72,6 @@ def reproduce(arguments: Sequence[str]) -> int:
         for name in names:
             target = folder.root / "docs" / "figures" / f"{name}.png"
             _draw(folder, name, [rows.rows_of(folder.results, e) for e in folder.entries(name)], target)
-            print(f"figure: {target}")
         return 0
     return _run(folder, names, options)
 
@@ -131,7 +130,6 @@ def _show(folder: Folder, name: str, request: Request) -> None:
     print(f"\n{folder[name].title}: your runs\n\n{table(folder[name], entries, found)}")
     target = (request.runs_dir or Path("runs") / "reproduce" / name) / f"{name}.png"
     _draw(folder, name, found, target)
-    print(f"figure: {target}")
 
 
 def _own_rows(request: Request, entry: Entry) -> dict[int, rows.Row]:
@@ -140,9 +138,13 @@ def _own_rows(request: Request, entry: Entry) -> dict[int, rows.Row]:
 
 
 def _draw(folder: Folder, name: str, found: Sequence[Mapping[int, rows.Row]], target: Path) -> None:
+    if folder[name].figure == "none":
+        print(f"{name} has no figure")
+        return
     with needs_report():
         from hindsight.reproduce.figures import draw
     draw(folder[name], folder.entries(name), found, target)
+    print(f"figure: {target}")
 
 
 def _tables(folder: Folder) -> int:

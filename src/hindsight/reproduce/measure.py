@@ -1,4 +1,4 @@
-"""Measurements that are no trainings: the speed of rank-based sampling, the bound of Appendix D."""
+"""Measurements that are no trainings: the speed of rank-based sampling, the bound of Appendix D, estimators."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
         from hindsight.bench import replay
 
         return replay.run() if trial_steps is None else replay.run(max(trial_steps, 500 * replay.HORIZON), peers=False)
+    if entry.what == "estimators":
+        from hindsight.reproduce import estimators
+
+        if trial_steps is not None:
+            few = (min(trial_steps, *settings["exact_steps"]),)
+            settings |= {"exact_steps": few, "compared": few, "batches": 2}
+        return estimators.measure(seed, **settings)
     if trial_steps is not None:
         return bound(**(settings | {"steps": trial_steps}), seed=seed, envs=1)
     return bound(**settings, seed=seed)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hindsight.bench import replay
+from hindsight.report.statistics import estimate
 from hindsight.reproduce.experiment import Measurement
 
 
 def table(entry: Measurement, rows: Mapping[int, dict[str, Any]]) -> str:
     if not rows:
         return "not run\n"
-    values = next(iter(rows.values()))["values"]
-    return _bound(values) if entry.what == "bound" else _speed(values)
+    values = [row["values"] for row in rows.values()]
+    if entry.what == "estimators":
+        return _estimators(values)
+    return _bound(values[0]) if entry.what == "bound" else _speed(values[0])
 
 
 def _bound(values: Mapping[str, list[dict[str, float]]]) -> str:
@@ -44,3 +47,32 @@ def _speed(values: Mapping[str, Any]) -> str:
         lines.append(f"| {name} | {' | '.join(cells)} |")
     ratios = [f"- {text}: {ratio:,.1f}" for text, ratio in replay.ratios(dict(values)).items()]
     return "\n".join([*lines, "", "How many times as fast ours is:", "", *ratios]) + "\n"
+
+
+def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
+    """Of several seeds: cosines by steps, estimator and baseline, for one batch and for the mean of all of them."""
+    first = values[0]
+    names = list(dict.fromkeys((row["steps"], row["estimator"]) for row in first["cosines"]))
+    columns = list(dict.fromkeys(row["baseline"] for row in first["cosines"]))
+    headings = {
+        "one": f"a batch of {first['episodes']} episodes",
+        "mean": f"the mean of {first['batches']} batches",
+    }
+    lines = []
+    for key, heading in headings.items():
+        lines += [f"| cosine of {heading} | after steps | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]
+        for steps, name in names:
+            places = [(steps, name, column) for column in columns]
+            cells = [estimate([row[key] for v in values for row in v["cosines"] if _place(row) == p]) for p in places]
+            lines.append(f"| {name} | {steps} | {' | '.join(map(str, cells))} |")
+        lines.append("")
+    seeds = f"{len(values)} seeds" if len(values) > 1 else "1 seed"
+    lines += [f"Score of the policy that learns by exact gradients ({seeds}):", ""]
+    for i, row in enumerate(first["scores"]):
+        sampled, greedy = (estimate([v["scores"][i][key] for v in values]) for key in ("sampled", "greedy"))
+        lines.append(f"- after {row['steps']} steps: {sampled} as it plays, {greedy} greedy")
+    return "\n".join(lines) + "\n"
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    return row["steps"], row["estimator"], row["baseline"]
