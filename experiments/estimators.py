@@ -2,16 +2,28 @@
 
 from hindsight.reproduce.experiment import Experiment, Measurement
 
+BATCHES = {"episodes": 16, "batches": 48}
+
 EXPERIMENT = Experiment(
     order=15,
-    title="Which estimate of the policy gradient points where, on four rooms",
+    title="Which estimate of the policy gradient points where, on bit flip and four rooms",
     where="ours",
     entries=(
         Measurement(
             "four-rooms",
             "estimators",
             minutes=4.0,
-            settings={"exact_steps": (10, 60, 300, 600), "compared": (10, 60), "episodes": 16, "batches": 48},
+            settings={"env": "hindsight/FourRooms-v0", "exact_steps": (10, 60, 300, 600), "compared": (10, 60)}
+            | BATCHES,
+            label="four rooms",
+            seeds=(0, 1, 2, 3, 4),
+        ),
+        Measurement(
+            "bits-8",
+            "estimators",
+            minutes=2.0,
+            settings={"env": "hindsight/BitFlip-v0", "bits": 8, "exact_steps": (5, 20), "compared": (5, 20)} | BATCHES,
+            label="bit flip, 8 bits",
             seeds=(0, 1, 2, 3, 4),
         ),
     ),

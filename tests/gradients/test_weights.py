@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from hindsight.gradients.batch import Outcome, outcome
-from hindsight.gradients.weights import Estimator, advantages, coefficients, diagnostics, log_ratios, to_go, weights
+from hindsight.gradients.weights import (
+    Estimator,
+    advantages,
+    chosen_anyway,
+    coefficients,
+    diagnostics,
+    log_ratios,
+    to_go,
+    weights,
+)
 
 # Two episodes of three steps under one goal. The second one ends after two steps.
 PI = np.log([[[0.5, 0.5, 0.8], [0.25, 0.5, 0.9]]])
@@ -145,9 +154,16 @@ def mean_return(logits: jax.Array) -> jax.Array:
     return (chance * RESULT.reward.sum(axis=-1)).sum(axis=-1).mean()
 
 
-@partial(jax.jit, static_argnames="estimator")
-def estimate(sequences: Any, pursued: Any, estimator: Estimator, value: Any = None) -> jax.Array:
-    """The estimated gradient from a batch of episodes, under all goals.
+@partial(jax.jit, static_argnames=("estimator", "reached_only", "leave_one_out"))
+def estimate(
+    sequences: Any,
+    pursued: Any,
+    estimator: Estimator,
+    value: Any = None,
+    reached_only: bool = False,
+    leave_one_out: bool = False,
+) -> jax.Array:
+    """The estimated gradient from a batch of episodes, under all goals, or only under those that one of them reached.
 
     They go on after reaching the goal they pursued, so that nothing is missing under the others.
     """
@@ -159,8 +175,11 @@ def estimate(sequences: Any, pursued: Any, estimator: Estimator, value: Any = No
         chosen = log_pi(logits, sequences)
         weight = weights(log_ratios(chosen, mu, result.alive), result, estimator)
         baseline = None if value is None else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
+        if leave_one_out:
+            baseline = jnp.where(chosen_anyway(hit), baseline, 0.0)
         coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else "value")
-        return (coefficient * chosen).sum() / GOALS
+        used = hit.any(axis=(1, 2))[:, None, None] if reached_only else 1.0
+        return (used * coefficient * chosen).sum() / GOALS
 
     return jax.grad(surrogate)(jnp.asarray(LOGITS))
 
@@ -176,6 +195,31 @@ def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: 
         for sequence in range(COUNT)
     )
     np.testing.assert_allclose(expected, jax.grad(mean_return)(LOGITS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("with_value", "leave_one_out", "unbiased"), [(False, False, True), (True, False, False), (True, True, True)]
+)
+def test_a_baseline_for_goals_that_were_reached_must_leave_the_episode_out(
+    with_value: bool, leave_one_out: bool, unbiased: bool
+) -> None:
+    """All batches of two episodes. Goals are chosen because the batch reached them: with a baseline, a selection."""
+    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if with_value else None
+    chance = np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)).ravel() / GOALS
+    goal, sequence = np.divmod(np.arange(GOALS * COUNT), COUNT)
+    pairs = np.stack(np.meshgrid(*[np.arange(GOALS * COUNT)] * 2), axis=-1).reshape(-1, 2)
+    found = jax.vmap(
+        lambda i: estimate(jnp.asarray(sequence)[i], jnp.asarray(goal)[i], "per_decision", value, True, leave_one_out)
+    )(pairs)
+    expected = np.tensordot(chance[pairs].prod(axis=1), found, axes=1)
+    error = np.abs(expected - jax.grad(mean_return)(LOGITS)).max()
+    assert (error < 1e-6) if unbiased else (error > 1e-2)
+
+
+def test_who_else_reached_a_goal() -> None:
+    first, second, nobody = [True, False], [False, True], [False, False]
+    hit = np.array([[first, second, nobody], [first, nobody, nobody], [nobody] * 3])
+    assert chosen_anyway(jnp.asarray(hit))[..., 0].tolist() == [[True] * 3, [False, True, True], [False] * 3]
 
 
 def test_the_goal_conditional_gradient_matches_in_expectation() -> None:

@@ -42,7 +42,10 @@ def uneven(policy: Any) -> Any:
         (HPGConfig(), "none"),
         (HPGConfig(baseline="paper", estimator="per_decision"), "paper"),
         (HPGConfig(baseline="value", hindsight=False), "value"),
+        (HPGConfig(baseline="value"), "value"),
+        (HPGConfig(baseline="value", leave_one_out=False), "value, always"),
         (A2CConfig(), "advantage, lambda 0.95"),
+        (A2CConfig(leave_one_out=False), "advantage, lambda 0.95, always"),
         (A2CConfig(trace=0.0, estimator="step"), "advantage, lambda 0"),
     ],
 )

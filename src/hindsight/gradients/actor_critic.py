@@ -12,7 +12,7 @@ from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
-from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares
+from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, may_subtract
 from hindsight.gradients.weights import advantages, diagnostics, log_ratios, log_steps, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -30,6 +30,7 @@ class Rows(NamedTuple):
     weight: Tensor  # [R]
     advantage: Tensor  # [R]
     target: Tensor  # [R] for the critic
+    free: Tensor  # [R] may teach the critic
 
 
 def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Tensor) -> tuple[Rows, Metrics]:
@@ -45,6 +46,8 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
     log_step = log_steps(log_pi, batch.log_prob, result.alive) if config.hindsight else jnp.zeros_like(log_pi)
     value = model.value(state.critic, inputs, time)
     advantage, target = advantages(log_step, result, value, config.gamma, config.trace)
+    free = jnp.broadcast_to(may_subtract(model, batch), weight.shape)
+    advantage = jnp.where(free, advantage, advantage + value[..., :-1])
     metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
 
     chosen, drawn = chosen_rows(weight.ravel(), config.rows, key)
@@ -62,6 +65,7 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
         drawn / jnp.maximum(drawn.sum(), 1e-9),
         take(advantage),
         take(target),
+        take(free),
     )
     if config.normalize_advantages:
         deviation = jnp.sqrt(jnp.sum(rows.weight * rows.advantage**2))
@@ -73,7 +77,8 @@ def critic_step(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[S
     """One step of Adam on the weighted squared error of the critic; also that error."""
 
     def loss(critic: Params) -> Tensor:
-        return jnp.sum(rows.weight * (rows.target - model.value(critic, rows.inputs, rows.time)) ** 2)
+        error = rows.target - model.value(critic, rows.inputs, rows.time)
+        return jnp.sum(rows.weight * rows.free * error**2)
 
     error, gradient = jax.value_and_grad(loss)(state.critic)
     critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)

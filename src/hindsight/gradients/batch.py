@@ -27,6 +27,7 @@ class GoalBatch(NamedTuple):
     goal: Tensor  # [G, N or 1, g] features of the goals to learn from
     hit: Tensor  # [G, N, T]: does step t reach the goal?
     used: Tensor  # [G]: False for a goal that only fills the array up
+    asked: Tensor  # [G]: the goal is one whatever the episodes reached: it was pursued
     ends: Tensor  # []: does reaching its goal end an episode?
 
 
@@ -61,20 +62,30 @@ def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
 def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
     """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode."""
     own = spec.goal(episodes.desired_goal)
-    return _batch(episodes, own, own[None], episodes.success[None], np.ones(1, np.bool_), ends)
+    return _batch(episodes, own, own[None], episodes.success[None], np.ones(1, np.bool_), np.ones(1, np.bool_), ends)
 
 
-def hindsight_goals(episodes: Episodes, goals: Array, used: Bools, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
-    """The episodes, each under every one of the goals [G, ...]."""
+def hindsight_goals(
+    episodes: Episodes, goals: Array, used: Bools, spec: GoalEnvSpec, ends: bool, pursued: bool = False
+) -> GoalBatch:
+    """The episodes, each under every one of the goals [G, ...], and of those that were `pursued`."""
+    asked = np.zeros(len(goals), np.bool_)
+    if pursued:
+        same = goals[:, None] == episodes.desired_goal
+        used = used & ~same.reshape(*same.shape[:2], -1).all(axis=2).any(axis=1)
+        goals = np.concatenate([goals, episodes.desired_goal])
+        used, asked = (np.concatenate([x, np.ones(len(episodes), np.bool_)]) for x in (used, asked))
     count, (n, steps) = len(goals), episodes.reward.shape
     shape = episodes.achieved_goal.shape[2:]
     achieved = np.broadcast_to(episodes.achieved_goal[None, :, 1:], (count, n, steps, *shape))
     wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
     hit = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps)
-    return _batch(episodes, spec.goal(episodes.desired_goal), spec.goal(goals)[:, None], hit, used, ends)
+    return _batch(episodes, spec.goal(episodes.desired_goal), spec.goal(goals)[:, None], hit, used, asked, ends)
 
 
-def _batch(episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bools, ends: bool) -> GoalBatch:
+def _batch(
+    episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bools, asked: Bools, ends: bool
+) -> GoalBatch:
     if episodes.log_prob is None:
         raise ValueError("these episodes were played by a deterministic policy")
     return GoalBatch(
@@ -86,6 +97,7 @@ def _batch(episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bo
         goal,
         hit & episodes.real,
         used,
+        asked,
         np.bool_(ends),
     )
 

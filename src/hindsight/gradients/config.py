@@ -21,10 +21,14 @@ class PolicyGradientConfig:
     """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode. 0 takes all."""
     within_box: bool = False
     """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as inside."""
+    pursued: bool = False
+    """The goals that the batch pursued are goals to learn from, too, reached or not."""
     unmet: bool = False
     """Only hindsight goals that were not met when the episode that achieved them began: for objects that must move."""
     estimator: Literal["weighted", "per_decision", "product", "step"] = "weighted"
     """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the step alone (App. D)."""
+    leave_one_out: bool = True
+    """Subtract a value (and teach it) only where the goal would be among the batch's without the episode itself."""
     clamp_log_ratio: float | None = None
     """Clip the summed log ratios to plus or minus this."""
     rows: int = 2048
@@ -61,6 +65,7 @@ class HPGConfig(PolicyGradientConfig):
 class ActorCriticConfig(PolicyGradientConfig):
     """What the learners with a critic share."""
 
+    pursued: bool = True  # a critic learns what becomes of goals that were not chosen because they were reached
     trace: float = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
     critic_updates: int = 8

@@ -10,8 +10,25 @@ from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
-from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, pursued_entropy
-from hindsight.gradients.weights import advantages, coefficients, diagnostics, followed, log_ratios, log_steps, weights
+from hindsight.gradients.state import (
+    Metrics,
+    Rates,
+    State,
+    estimator_of,
+    goal_inputs,
+    goal_shares,
+    may_subtract,
+    pursued_entropy,
+)
+from hindsight.gradients.weights import (
+    advantages,
+    coefficients,
+    diagnostics,
+    followed,
+    log_ratios,
+    log_steps,
+    weights,
+)
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Tensor
@@ -25,6 +42,7 @@ def update(
     assert isinstance(config, HPGConfig)
     inputs, time = goal_inputs(model, scale, batch)
     result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
+    free = may_subtract(model, batch)
     value = None
     if config.baseline != "none":
         value = followed(model.value(state.critic, inputs, time), result)
@@ -33,7 +51,8 @@ def update(
     log_pi = model.log_prob(model.distribution(state.policy, inputs[..., :-1, :]), batch.action)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
     weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
-    coefficient = coefficients(weight, result.reward, config.gamma, value, config.baseline)
+    subtracted = value if value is None or config.baseline == "paper" else jnp.where(free, value, 0.0)
+    coefficient = coefficients(weight, result.reward, config.gamma, subtracted, config.baseline)
     rows, coefficient = chosen_rows(coefficient.ravel(), config.rows, key)
     action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
     action = action.reshape(-1, *batch.action.shape[2:])[rows]
@@ -58,7 +77,7 @@ def update(
 
     def critic_loss(critic: Params) -> Tensor:
         error = target - model.value(critic, inputs[..., :-1, :], time[..., :-1])
-        return jnp.sum(weight * error**2) / jnp.maximum(jnp.sum(weight), 1e-9)
+        return jnp.sum(weight * free * error**2) / jnp.maximum(jnp.sum(weight * free), 1e-9)
 
     error, gradient = jax.value_and_grad(critic_loss)(state.critic)
     critic, critic_optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)

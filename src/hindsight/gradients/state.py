@@ -10,7 +10,7 @@ import optax
 
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.model import Model
-from hindsight.gradients.weights import Estimator
+from hindsight.gradients.weights import Estimator, chosen_anyway
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Tensor
@@ -52,6 +52,13 @@ def goal_inputs(model: Model, scale: Scale, batch: GoalBatch) -> tuple[Tensor, T
 
 def estimator_of(model: Model) -> Estimator:
     return model.config.estimator if model.config.hindsight else "plain"
+
+
+def may_subtract(model: Model, batch: GoalBatch) -> Tensor:
+    """[G, N, 1]: where a value may be subtracted, and learn."""
+    if not model.config.leave_one_out:
+        return jnp.ones((*batch.hit.shape[:2], 1), bool)
+    return batch.asked[:, None, None] | chosen_anyway(batch.hit)
 
 
 def goal_shares(used: Tensor) -> Tensor:

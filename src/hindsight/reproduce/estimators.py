@@ -1,4 +1,4 @@
-"""Which estimate of the policy gradient points where: cosines with the exact gradient, on four rooms.
+"""Which estimate of the policy gradient points where: cosines with the exact gradient, on bit flip and four rooms.
 
 A policy learns by exact gradients. On its way every estimator, with every baseline, estimates the gradient from the
 same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
@@ -30,6 +30,7 @@ from hindsight.gradients.weights import (
     Baseline,
     Estimator,
     advantages,
+    chosen_anyway,
     coefficients,
     followed,
     log_ratios,
@@ -41,14 +42,15 @@ from hindsight.normalizer import Scale
 from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, play
 from hindsight.types import Array, Tensor
 
-ENV = "hindsight/FourRooms-v0"
 LEARNING_RATE = 1e-3
 WAVES = 4
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 TRACES = (0.95, 0.0)
-COLUMNS = (*BASELINES, *(f"advantage, lambda {trace:g}" for trace in TRACES))
-"""Baselines as HPG subtracts them, then advantages as the learners with a critic use them."""
+ADVANTAGES = tuple(f"advantage, lambda {trace:g}" for trace in TRACES)
+COLUMNS = (*BASELINES, "value, always", *ADVANTAGES, f"{ADVANTAGES[0]}, always")
+"""Baselines as HPG subtracts them, then advantages as the learners with a critic use them: left out where the goal was
+chosen because of the episode itself, or (always) not."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,20 @@ class Setting:
 
 
 def measure(
-    seed: int, exact_steps: tuple[int, ...], compared: tuple[int, ...], episodes: int, batches: int
+    seed: int,
+    env: str,
+    exact_steps: tuple[int, ...],
+    compared: tuple[int, ...],
+    episodes: int,
+    batches: int,
+    **kwargs: Any,
 ) -> dict[str, Any]:
     """Scores after each of these numbers of steps of exact training, and cosines after those that are `compared`."""
-    env = make(ENV)
-    spec, twin = inspect(env, ENV), in_jax(env)
+    made = make(env, **kwargs)
+    spec, twin = inspect(made, env), in_jax(made)
     assert twin is not None
     learner = make_learner(HPGConfig(waves=WAVES), spec)
-    setting = Setting(enumerated(env.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec))
+    setting = Setting(enumerated(made.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec))
     first, second = jax.random.split(jax.random.key(seed))
     policies = dict(zip(exact_steps, trained(setting, learner.init(first).policy, exact_steps), strict=True))
     return {
@@ -158,11 +166,18 @@ def estimated(
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
+    free = batch.asked[:, None, None] | chosen_anyway(batch.hit)
+    subtracted = followed(seen, result)
+    unbiased = jnp.where(free, subtracted, 0.0)
     found = []
     for estimator in estimators:
         weight = weights(log_rho, result, estimator) * goal_shares(batch.used & is_goal.all(axis=1))
-        found += [coefficients(weight, result.reward, 1.0, followed(seen, result), name) for name in BASELINES]
-        found += [weight * advantages(log_step, result, seen, 1.0, trace)[0] for trace in TRACES]
+        shown = {"none": None, "value": unbiased, "paper": subtracted}
+        found += [coefficients(weight, result.reward, 1.0, shown[name], name) for name in BASELINES]
+        found.append(coefficients(weight, result.reward, 1.0, subtracted, "value"))
+        gains = [advantages(log_step, result, seen, 1.0, trace)[0] for trace in TRACES]
+        found += [weight * jnp.where(free, gain, gain + seen[..., :-1]) for gain in gains]
+        found.append(weight * gains[0])
     return jax.lax.map(lambda coefficient: _flat(pull(coefficient)[0]), jnp.stack(found))
 
 

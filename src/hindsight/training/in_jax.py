@@ -33,7 +33,7 @@ def train_in_jax(
     """Train, from a checkpoint if one is given, yielding after every `eval_every` batches."""
     learner = make_learner(config.agent, spec)
     scale = fixed_scale(env, spec)
-    horizon, episodes, hindsight = spec.horizon, config.episodes_per_cycle, config.agent.hindsight
+    agent, horizon, episodes = config.agent, spec.horizon, config.episodes_per_cycle
     start, key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
     now = OnPolicyState(learner.init(start))
     if resumed is not None:
@@ -46,7 +46,7 @@ def train_in_jax(
         def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
             first, second, third = jax.random.split(key, 3)
             played = play(env, learner.model, state.policy, scale, horizon, jax.random.split(first, episodes))
-            batch = in_hindsight(played, config.agent.goals, second) if hindsight else as_pursued(played)
+            batch = in_hindsight(played, agent.goals, second, agent.pursued) if agent.hindsight else as_pursued(played)
             state, metrics = learner.update(state, scale, batch, rates, third)
             return state, (played["length"].sum(), played["success"].mean(), metrics)
 
@@ -118,11 +118,12 @@ def play(
 
 def as_pursued(played: dict[str, Tensor]) -> GoalBatch:
     """The episodes under the goals they pursued."""
-    return _batch(played, played["goal"][None], played["reached"][None], jnp.ones(1, bool))
+    return _batch(played, played["goal"][None], played["reached"][None], jnp.ones(1, bool), jnp.ones(1, bool))
 
 
-def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor) -> GoalBatch:
-    """The episodes under `count` of the different goals they achieved (all if 0), each applied to every episode."""
+def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, pursued: bool = False) -> GoalBatch:
+    """The episodes under `count` of the different goals they achieved (all if 0), each applied to every episode, and
+    under those that were `pursued`."""
     after = played["observation"][:, 1:]
     episodes, horizon, size = after.shape
     real = jnp.arange(horizon) < played["length"][:, None]
@@ -131,8 +132,13 @@ def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor) -> GoalBatc
     first = happened & (jnp.argmax(same, axis=1) == jnp.arange(len(flat)))
     order = jnp.where(first, jax.random.uniform(key, (len(flat),)), -1.0)
     rank, chosen = jax.lax.top_k(order, min(count or len(flat), len(flat)))
-    hit = _equal(flat[chosen], flat).reshape(-1, episodes, horizon) & real
-    return _batch(played, flat[chosen][:, None], hit, rank >= 0)
+    goal, used, asked = flat[chosen], rank >= 0, jnp.zeros(len(chosen), bool)
+    if pursued:
+        used &= ~_equal(goal, played["goal"]).any(axis=1)
+        goal = jnp.concatenate([goal, played["goal"]])
+        used, asked = (jnp.concatenate([x, jnp.ones(episodes, bool)]) for x in (used, asked))
+    hit = _equal(goal, flat).reshape(-1, episodes, horizon) & real
+    return _batch(played, goal[:, None], hit, used, asked)
 
 
 def _equal(left: Tensor, right: Tensor) -> Tensor:
@@ -140,9 +146,9 @@ def _equal(left: Tensor, right: Tensor) -> Tensor:
     return (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) == 2.0 * left @ right.T
 
 
-def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor) -> GoalBatch:
+def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, asked: Tensor) -> GoalBatch:
     shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
-    return GoalBatch(**shown, pursued=played["goal"], goal=goal, hit=hit, used=used, ends=jnp.array(True))
+    return GoalBatch(**shown, pursued=played["goal"], goal=goal, hit=hit, used=used, asked=asked, ends=jnp.array(True))
 
 
 def evaluation_of(success: Tensor, length: Tensor, horizon: int) -> tuple[Evaluation, float]:

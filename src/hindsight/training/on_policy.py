@@ -106,7 +106,7 @@ class Player:
         may = newly_met(episodes, spec) if agent.unmet else episodes.real
         box = spec if agent.within_box else None
         goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng)
-        return hindsight_goals(episodes, goals, used, spec, self.ends), inside
+        return hindsight_goals(episodes, goals, used, spec, self.ends, agent.pursued), inside
 
     def _ends(self, episodes: Episodes) -> bool:
         """Does reaching a goal end an episode? By the env's own word, or once it has been seen to."""
