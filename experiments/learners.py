@@ -1,40 +1,59 @@
-"""Every policy-gradient learner, with hindsight and without, on 16 bits and four rooms."""
+"""Every policy-gradient learner, with hindsight and without, on bit flip and four rooms."""
 
 from typing import Any
 
 from hindsight.reproduce.experiment import Experiment, Training, Use
 
-BITS, ROOMS = "bit flip, 16 bits", "four rooms"
+WITH, WITHOUT, BIASED = "with hindsight", "without hindsight", "with hindsight, values of all goals subtracted"
+LEARNERS = ("hpg", "a2c", "a3c", "ppo", "trpo")
+
+
+def both(slug: str, env: str, line: str, best: float, method: str, **more: Any) -> tuple[Training, Training]:
+    """With hindsight and without."""
+    common: dict[str, Any] = {"method": method, "line": f"{line} | {method}", "best_score": best, "episodes": 2000}
+    settings = more.pop("settings", {})
+    common |= {"seeds": (0, 1, 2, 3, 4)} | more
+    return (
+        Training(f"{slug}-{method}", env, column=WITH, settings=settings, **common),
+        Training(
+            f"{slug}-{method}-none",
+            env,
+            column=WITHOUT,
+            settings=settings | {"agent.hindsight": False},
+            main=False,
+            **common,
+        ),
+    )
 
 
 def entries() -> list[Training | Use]:
-    found: list[Training | Use] = []
-    for slug, env, task, best, kwargs in (
-        ("bits", "hindsight/BitFlip-v0", BITS, 9.00, {"bits": 16}),
-        ("rooms", "hindsight/FourRooms-v0", ROOMS, 18.84, {}),
-    ):
-        for method in ("hpg", "a2c", "a3c", "ppo", "trpo"):
-            line = f"{task} | {method}"
-            if method == "hpg":
-                measured = "bits-16" if slug == "bits" else "four-rooms"
-                found.append(Use("policy_gradients", measured, line=line, column="with hindsight"))
-                found.append(Use("policy_gradients", f"{measured}-none", line=line, column="without hindsight"))
-                continue
-            common: dict[str, Any] = {
-                "method": method,
-                "env_kwargs": kwargs,
-                "line": line,
-                "best_score": best,
-                "episodes": 2000,
-                "seeds": (0, 1, 2, 3, 4),
-            }
-            without = {"agent.hindsight": False}
-            found.append(Training(f"{slug}-{method}", env, column="with hindsight", **common))
-            found.append(
-                Training(
-                    f"{slug}-{method}-none", env, column="without hindsight", settings=without, main=False, **common
-                )
-            )
+    bits, rooms = "hindsight/BitFlip-v0", "hindsight/FourRooms-v0"
+    line = "bit flip, 16 bits"
+    found: list[Training | Use] = [
+        Use("policy_gradients", "bits-16", line=f"{line} | hpg", column=WITH),
+        Use("policy_gradients", "bits-16-none", line=f"{line} | hpg", column=WITHOUT),
+    ]
+    for method in LEARNERS[1:]:
+        found += both("bits", bits, line, 9.00, method, env_kwargs={"bits": 16})
+    for method in ("a2c", "ppo", "trpo"):
+        biased = Training(
+            f"bits-{method}-biased",
+            bits,
+            column=BIASED,
+            settings={"agent.leave_one_out": False, "agent.pursued": False},
+            main=False,
+            method=method,
+            line=f"{line} | {method}",
+            best_score=9.00,
+            episodes=2000,
+            env_kwargs={"bits": 16},
+        )
+        found.append(biased)
+    for method in ("ppo", "trpo"):
+        found += both("bits-32", bits, "bit flip, 32 bits", 17.00, method, env_kwargs={"bits": 32}, seeds=(0, 1, 2))
+    for method in LEARNERS:
+        found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings={"steps": 60_000})
+    found += both("rooms-long", rooms, "four rooms, 400,000 steps", 18.84, "ppo", seeds=(0, 1))[:1]
     return found
 
 

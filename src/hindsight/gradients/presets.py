@@ -16,10 +16,10 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
         settings["learning_rate"] = Schedule.parse(3e-4)  # many steps of Adam per batch
     if env.startswith("hindsight/"):
         settings["rows"] = 1024
-        steps = 20_000 if horizon <= 10 else 40_000 if horizon <= 16 else 50_000
+        steps = 20_000 if horizon <= 10 else 40_000 if horizon <= 16 else 200_000 if "BitFlip" in env else 50_000
         if "FourRooms" in env:
-            # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by several
-            # episodes of a batch, so the bias that leaving one out removes is small, and the noise it adds is not.
+            # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by
+            # several episodes of a batch, so the bias that leaving one out removes is small, but not its noise.
             settings |= {"waves": 4, "entropy": Schedule.parse(0.005), "leave_one_out": False}
             steps = 400_000
             if method == "ppo":
