@@ -17,6 +17,9 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
     if env.startswith("hindsight/"):
         settings["rows"] = 1024
         steps = 20_000 if horizon <= 10 else 40_000 if horizon <= 16 else 200_000 if "BitFlip" in env else 50_000
+        if "BitFlip" in env and method in ("a2c", "a3c"):
+            settings["learning_rate"] = Schedule.parse(2e-3)
+            steps *= 2
         if "FourRooms" in env:
             # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by
             # several episodes of a batch, so the bias that leaving one out removes is small, but not its noise.

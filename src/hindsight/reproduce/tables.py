@@ -24,8 +24,11 @@ Rows = Mapping[int, Row]
 
 def table(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows], view: str | None = None) -> str:
     """The table of an experiment, from the rows found of each of its entries."""
-    if isinstance(entries[0], Measurement):
-        return measured_tables.table(entries[0], found[0])
+    measured = [(entry, rows) for entry, rows in zip(entries, found, strict=True) if isinstance(entry, Measurement)]
+    if measured:
+        titles = [f"{entry.label}:\n\n" if entry.label else "" for entry, _ in measured]
+        tables = [measured_tables.table(entry, rows) for entry, rows in measured]
+        return "\n".join(title + made for title, made in zip(titles, tables, strict=True))
     trainings = [entry for entry in entries if isinstance(entry, Training)]
     if any(entry.column for entry in trainings):
         return _crossed(experiment, trainings, found)
