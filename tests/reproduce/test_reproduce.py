@@ -28,6 +28,7 @@ ONE = {
     "rank_speed": "replay",
     "policy_gradients": "bits-8",
     "learners": "bits-a2c-none",
+    "robot_gradients": "reach-a2c",
     "bound": "trpo",
     "estimators": "four-rooms",
 }
