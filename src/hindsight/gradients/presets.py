@@ -32,9 +32,11 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
     easy = env.startswith("FetchReach")
     if not discrete:
         settings |= {"gamma": 0.98, "within_box": True, "unmet": not easy}
+        if method in ("a2c", "a3c"):  # one small step per batch: here noise costs more than the bias of a baseline
+            settings |= {"leave_one_out": False, "pursued": False}
     return OnPolicyConfig(
         env,
-        steps=64_000 if easy else 2_000_000,
+        steps=(128_000 if method == "a3c" else 64_000) if easy else 2_000_000,
         num_envs=32,
         episodes_per_cycle=32 if easy else 64,
         eval_every=5,

@@ -73,6 +73,10 @@ def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, 
     while True:
         episodes = player.play(to_numpy(local.policy), scale, number)
         batch, _ = player.relabel(episodes, number)
+        if agent.normalize and number <= agent.workers:  # its first batch: nobody has told it a scale yet
+            own = make_normalizer(config, player.spec)
+            own.add(episodes)
+            scale = own.scale()
         key = jax.random.fold_in(jax.random.key(config.seed), number)
         learned, metrics = update(local, scale, batch, learner.rates(progress), key)
         metrics = {f"learn/{name}": float(value) for name, value in metrics.items()}  # waits until it is computed
@@ -81,21 +85,26 @@ def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, 
                 shared.turns.wait()
             if shared.stop or shared.step >= config.steps:
                 return
-            changed = jax.tree.map(
-                lambda mine, new, all_: all_ + (new - mine), local[:2], learned[:2], shared.state[:2]
-            )
-            shared.state = shared.state._replace(policy=changed[0], critic=changed[1])
+            # Small steps of policies add up. Critics are fitted to the same returns: added up, they would overshoot.
+            policy = _moved(shared.state.policy, local.policy, learned.policy, 1.0)
+            critic = _moved(shared.state.critic, local.critic, learned.critic, 1.0 / agent.workers)
+            shared.state = shared.state._replace(policy=policy, critic=critic)
             if agent.normalize:
                 shared.normalizer.add(episodes)
             shared.number += 1
             shared.step += episodes.transitions
-            local = learned._replace(policy=changed[0], critic=changed[1])  # each keeps its own moments of Adam
+            local = learned._replace(policy=policy, critic=critic)  # each keeps its own moments of Adam
             scale, progress = shared.normalizer.scale(), shared.step / config.steps
             number += agent.workers  # worker w has the batches w + 1, w + 1 + workers, ...
             shared.workers[worker] = WorkerState(local, scale, progress, number, player.ends)
-            policy = to_numpy(shared.state.policy)
-            shared.results.put(HandedIn(metrics | collected(episodes), policy, scale, shared.moment()))
+            found = HandedIn(metrics | collected(episodes), to_numpy(policy), scale, shared.moment())
+            shared.results.put(found)
             shared.turns.notify_all()
+
+
+def _moved(shared: Params, before: Params, after: Params, share: float) -> Params:
+    """The shared parameters, changed by this share of what a worker has changed on its copy."""
+    return jax.tree.map(lambda all_, mine, new: all_ + share * (new - mine), shared, before, after)
 
 
 def train_asynchronously(
