@@ -123,7 +123,8 @@ def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> 
     for name in ("effective_sample_size", "largest_ratio", "goals_with_signal", "entropy"):
         assert name in metrics
     if hindsight:
-        assert float(metrics["goals_with_signal"]) == 1.0
+        signal = float(metrics["goals_with_signal"])  # of achieved goals all have one, of pursued ones some
+        assert signal == 1.0 if method == "hpg" else 0.5 < signal <= 1.0
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before.policy, after.policy)
         assert max(jax.tree.leaves(moved)) > 0
 

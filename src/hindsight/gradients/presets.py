@@ -36,7 +36,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             settings |= {"leave_one_out": False, "pursued": False}
     return OnPolicyConfig(
         env,
-        steps=(128_000 if method == "a3c" else 64_000) if easy else 2_000_000,
+        steps=(128_000 if method in ("a2c", "a3c") else 64_000) if easy else 2_000_000,
         num_envs=32,
         episodes_per_cycle=32 if easy else 64,
         eval_every=5,

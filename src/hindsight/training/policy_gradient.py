@@ -28,12 +28,12 @@ def train_policy_gradient(
     filtered = config.agent.within_box or config.agent.unmet
     twin = in_jax(make_env()) if config.simulator == "jax" or (config.simulator == "auto" and not filtered) else None
     if config.simulator == "jax":
-        if filtered:
-            raise HindsightError("within_box and unmet choose goals outside of JAX: use another simulator than jax")
         if isinstance(config.agent, A3CConfig):
             raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
         if twin is None:
             raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
+        if filtered:
+            raise HindsightError("within_box and unmet choose goals outside of JAX: use another simulator than jax")
     return _train(config, spec, make_env, twin, resumed)
 
 
