@@ -42,7 +42,11 @@ def row_of(entry: Training, seed: int, run: Run, shared_machine: bool, episodes:
     result = api.evaluate(run.path, episodes or entry.episodes)
     final = {"episodes": result.episodes, "success_rate": result.success_rate, "mean_return": result.mean_return}
     if entry.best_score is not None:
-        final |= {"score": result.mean_return + spec_of(entry).horizon, "best_score": entry.best_score}
+        horizon = spec_of(entry).horizon
+        final |= {"score": result.mean_return + horizon, "best_score": entry.best_score}
+        metrics = [
+            r | {"eval/score": r["eval/mean_return"] + horizon} if "eval/mean_return" in r else r for r in metrics
+        ]
     summary = run.summary if (run.path / "summary.json").is_file() else {}
     steps = last_step(run)
     row = {
