@@ -34,6 +34,8 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
         settings |= {"gamma": 0.98, "within_box": True, "unmet": not easy}
         if method in ("a2c", "a3c"):  # one small step per batch: here noise costs more than the bias of a baseline
             settings |= {"leave_one_out": False, "pursued": False}
+            if method == "a2c":  # nothing bounds its steps once the policy is sharp
+                settings["learning_rate"] = Schedule.parse("linear(1e-3, 1e-4)")
     return OnPolicyConfig(
         env,
         steps=(128_000 if method in ("a2c", "a3c") else 64_000) if easy else 2_000_000,
