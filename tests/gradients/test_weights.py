@@ -176,7 +176,7 @@ def estimate(
         weight = weights(log_ratios(chosen, mu, result.alive), result, estimator)
         baseline = None if value is None else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
         if leave_one_out:
-            baseline = jnp.where(chosen_anyway(hit), baseline, 0.0)
+            baseline = jnp.where(chosen_anyway(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
         coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else "value")
         used = hit.any(axis=(1, 2))[:, None, None] if reached_only else 1.0
         return (used * coefficient * chosen).sum() / GOALS
@@ -219,7 +219,9 @@ def test_a_baseline_for_goals_that_were_reached_must_leave_the_episode_out(
 def test_who_else_reached_a_goal() -> None:
     first, second, nobody = [True, False], [False, True], [False, False]
     hit = np.array([[first, second, nobody], [first, nobody, nobody], [nobody] * 3])
-    assert chosen_anyway(jnp.asarray(hit))[..., 0].tolist() == [[True] * 3, [False, True, True], [False] * 3]
+    nothing = jnp.zeros(3, bool)
+    assert chosen_anyway(jnp.asarray(hit), nothing)[..., 0].tolist() == [[True] * 3, [False, True, True], [False] * 3]
+    assert chosen_anyway(jnp.asarray(hit), ~nothing).all()
 
 
 def test_the_goal_conditional_gradient_matches_in_expectation() -> None:

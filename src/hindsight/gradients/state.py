@@ -58,7 +58,7 @@ def may_subtract(model: Model, batch: GoalBatch) -> Tensor:
     """[G, N, 1]: where a value may be subtracted, and learn."""
     if not model.config.leave_one_out:
         return jnp.ones((*batch.hit.shape[:2], 1), bool)
-    return batch.asked[:, None, None] | chosen_anyway(batch.hit)
+    return chosen_anyway(batch.hit, batch.asked)
 
 
 def goal_shares(used: Tensor) -> Tensor:

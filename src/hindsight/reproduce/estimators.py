@@ -166,7 +166,7 @@ def estimated(
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
-    free = batch.asked[:, None, None] | chosen_anyway(batch.hit)
+    free = chosen_anyway(batch.hit, batch.asked)
     subtracted = followed(seen, result)
     unbiased = jnp.where(free, subtracted, 0.0)
     found = []
