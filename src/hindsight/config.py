@@ -88,6 +88,8 @@ class ReplayConfig:
     """Probability that a relabel whose goal is met before the step is drawn again, or dropped if there is no other."""
     moved_power: float = 0.0
     """Episodes are replayed in proportion to (distance that the achieved goal moved)^power; 0 turns it off."""
+    moved_unit: Literal["goal", "usual"] = "goal"
+    """Distance in the goal's own unit; or, in each direction, by how far goals usually move in it: rare moves first."""
     moved_share: float = 0.0
     """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
     moved_threshold: float = 0.01
@@ -180,10 +182,6 @@ def _check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
         (
             (stored or prioritised) and replay.moved_share > 0,
             "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, or take the preset hper",
-        ),
-        (
-            replay.moved_share > 0 and replay.moved_power > 0,
-            "replay.moved_share and replay.moved_power are two ways to the same end: choose one of them",
         ),
         (
             priority.queues == "two_queues" and not stored,

@@ -58,6 +58,14 @@ class Episodes:
         furthest: Floats = np.where(visited, distance, 0.0).max(axis=1).astype(np.float32)
         return furthest
 
+    def largest_change(self) -> Floats:
+        """[N, g] how far each number of the achieved goal ever got from where it was at the start."""
+        n, steps = self.achieved_goal.shape[:2]
+        goals = self.achieved_goal.reshape(n, steps, -1).astype(np.float64)
+        visited = np.arange(steps) <= self.length[:, None]
+        change: Floats = np.where(visited[..., None], np.abs(goals - goals[:, :1]), 0.0).max(axis=1)
+        return change
+
     def select(self, rows: Array) -> Episodes:
         """Some of the episodes, by mask or indices."""
         return Episodes(**{name: values[rows] for name, values in self._arrays().items()})

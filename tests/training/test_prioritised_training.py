@@ -85,7 +85,6 @@ def test_presets_train(name: str, tmp_path: Path) -> None:
         ({**STORED, "replay.goals": "random"}, "own episode"),
         ({**STORED, "replay.replace_met": 0.5}, "never borrowed"),
         ({"priority.index": "rank", "replay.moved_share": 0.5}, "moved_power"),
-        ({"replay.moved_share": 0.5, "replay.moved_power": 1.0}, "choose one"),
         ({"priority.index": "heap"}, "must be one of none, proportional, rank, rank_heap"),
         ({"priority.fresh": 0}, "at least 1"),
         ({"priority.beta": "linear(0.5, 2)"}, "between 0 and 1"),

@@ -35,6 +35,7 @@ STORED = {"replay.goals_chosen": "stored"}
 METHODS: dict[str, dict[str, Any]] = {
     "HER": {"overlap": True, "policy_average": 0.9, "replay.capacity": 250},
     "HER, moved": {"replay.moved_share": 0.5},
+    "HER, rare moves": {"replay.moved_share": 0.5, "replay.moved_power": 1.0, "replay.moved_unit": "usual"},
     "prioritised HER": {"priority.index": "rank", "priority.shared": 0.5, "replay.moved_power": 0.5},
     "HPER, one queue": {**STORED, "priority.index": "rank_heap", "overlap": True, "replay.replay_k": "linear(8, 2)"},
     "HPER, two queues": {

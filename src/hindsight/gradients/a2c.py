@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import change, fit_critic, prepare
+from hindsight.gradients.actor_critic import change, prepare
 from hindsight.gradients.batch import GoalBatch
+from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
 from hindsight.networks import Params
@@ -29,5 +30,5 @@ def update(
     gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
     policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
     state = state._replace(policy=policy, policy_optimizer=optimizer)
-    state, fitted = fit_critic(model, state, rows, rates)
+    state, fitted = fit_critic(model, state, rows.lessons, rates)
     return state, metrics | fitted | change(model, policy, rows) | {"entropy": entropy}

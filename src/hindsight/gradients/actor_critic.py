@@ -1,18 +1,17 @@
-"""What A2C, A3C, PPO and TRPO share: steps under hindsight goals with their advantages, and the critic's update."""
+"""What A2C, A3C, PPO and TRPO share: steps under hindsight goals with their advantages."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from hindsight.agents.losses import adam_step
 from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
+from hindsight.gradients.critic import Lessons
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
-from hindsight.gradients.state import Metrics, Rates, State, estimator_of, goal_inputs, goal_shares, may_subtract
+from hindsight.gradients.state import Metrics, State, estimator_of, goal_inputs, goal_shares, may_subtract
 from hindsight.gradients.weights import advantages, diagnostics, log_ratios, log_steps, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -32,6 +31,10 @@ class Rows(NamedTuple):
     target: Tensor  # [R] for the critic
     free: Tensor  # [R] may teach the critic
 
+    @property
+    def lessons(self) -> Lessons:
+        return Lessons(self.inputs, self.time, self.target, self.weight * self.free)
+
 
 def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Tensor) -> tuple[Rows, Metrics]:
     """The rows of a batch: importance weights, advantages by the critic, then a draw in proportion to the weights."""
@@ -50,7 +53,10 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
     advantage = jnp.where(free, advantage, advantage + value[..., :-1])
     metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
 
-    chosen, drawn = chosen_rows(weight.ravel(), config.rows, key)
+    # The policy learns from advantages, the critic from all rows: half of them are drawn for either.
+    size = jnp.abs(advantage)
+    size = weight * (1.0 + size * jnp.sum(weight) / jnp.maximum(jnp.sum(weight * size), 1e-9))
+    chosen, drawn = chosen_rows(weight.ravel(), config.rows, key, size.ravel())
     action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
 
     def take(x: Tensor) -> Any:
@@ -71,30 +77,6 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
         deviation = jnp.sqrt(jnp.sum(rows.weight * rows.advantage**2))
         rows = rows._replace(advantage=rows.advantage / (deviation + 1e-3))
     return rows, metrics | {"value": jnp.sum(rows.weight * rows.target)}
-
-
-def critic_step(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Tensor]:
-    """One step of Adam on the weighted squared error of the critic; also that error."""
-
-    def loss(critic: Params) -> Tensor:
-        error = rows.target - model.value(critic, rows.inputs, rows.time)
-        return jnp.sum(rows.weight * rows.free * error**2)
-
-    error, gradient = jax.value_and_grad(loss)(state.critic)
-    critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
-    return state._replace(critic=critic, critic_optimizer=optimizer), error
-
-
-def fit_critic(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Metrics]:
-    """`critic_updates` steps of the critic on the same rows."""
-    config = model.config
-    assert not isinstance(config, HPGConfig)
-
-    def step(state: State, _: None) -> tuple[State, Tensor]:
-        return critic_step(model, state, rows, rates)
-
-    state, errors = jax.lax.scan(step, state, None, config.critic_updates)
-    return state, {"critic_loss": errors[0]}
 
 
 def change(model: Model, policy: Params, rows: Rows) -> Metrics:

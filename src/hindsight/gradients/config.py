@@ -41,6 +41,8 @@ class PolicyGradientConfig:
     """Discount. Returns are finite sums, so 1 is allowed."""
     learning_rate: Schedule = Schedule.parse(1e-3)
     critic_learning_rate: Schedule = Schedule.parse(1e-3)
+    critic_updates: int = 8
+    """Steps of Adam on the critic per batch, if there is one."""
     entropy: Schedule = Schedule.parse(0.0)
     """Weight of the policy's mean entropy in its objective."""
     deviation: float = 0.5
@@ -68,8 +70,6 @@ class ActorCriticConfig(PolicyGradientConfig):
     pursued: bool = True  # a critic learns what becomes of goals that were not chosen because they were reached
     trace: float = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
-    critic_updates: int = 8
-    """Steps of Adam on the critic per batch."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation over the batch."""
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from hindsight.agents.losses import adam_step
 from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
+from hindsight.gradients.critic import Lessons, fit_critic
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
 from hindsight.gradients.state import (
@@ -74,11 +75,9 @@ def update(
     # The critic learns the value of hindsight goals, too.
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     _, target = advantages(log_step, result, value, config.gamma, 1.0)
-
-    def critic_loss(critic: Params) -> Tensor:
-        error = target - model.value(critic, inputs[..., :-1, :], time[..., :-1])
-        return jnp.sum(weight * free * error**2) / jnp.maximum(jnp.sum(weight * free), 1e-9)
-
-    error, gradient = jax.value_and_grad(critic_loss)(state.critic)
-    critic, critic_optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
-    return state._replace(critic=critic, critic_optimizer=critic_optimizer), metrics | {"critic_loss": error}
+    learnt = (weight * free).ravel()
+    rows, learnt = chosen_rows(learnt / jnp.maximum(learnt.sum(), 1e-9), config.rows, jax.random.fold_in(key, 1))
+    states = inputs[..., :-1, :].reshape(-1, inputs.shape[-1])[rows]
+    lessons = Lessons(states, time[..., :-1].ravel()[rows], target.ravel()[rows], learnt)
+    state, fitted = fit_critic(model, state, lessons, rates)
+    return state, metrics | fitted

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import Rows, change, critic_step, prepare
+from hindsight.gradients.actor_critic import Rows, change, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import PPOConfig
+from hindsight.gradients.critic import critic_step
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
 from hindsight.networks import Params
@@ -43,7 +44,9 @@ def update(
 
         gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
         policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
-        state, error = critic_step(model, state._replace(policy=policy, policy_optimizer=optimizer), part, rates)
+        state, error = critic_step(
+            model, state._replace(policy=policy, policy_optimizer=optimizer), part.lessons, rates
+        )
         return state, {"critic_loss": error * config.minibatches, "entropy": entropy}
 
     def epoch(state: State, key: Tensor) -> tuple[State, Metrics]:

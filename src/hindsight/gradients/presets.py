@@ -36,6 +36,12 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             settings |= {"leave_one_out": False, "pursued": False}
             if method == "a2c":  # nothing bounds its steps once the policy is sharp
                 settings["learning_rate"] = Schedule.parse("linear(1e-3, 1e-4)")
+        if not easy:
+            # Few episodes of a batch move the object. Pursued goals teach nothing yet but noise, and those that are met
+            # from the start teach to leave it alone; many small steps average out the noise of the others.
+            settings |= {"goals": 32, "pursued": False, "deviation": 1.0}
+            if method == "trpo":
+                settings |= {"max_kl": 1e-4, "trace": 0.8}
     return OnPolicyConfig(
         env,
         steps=(128_000 if method in ("a2c", "a3c") else 64_000) if easy else 2_000_000,

@@ -19,10 +19,13 @@ def systematic(mass: Tensor, count: int, key: Tensor) -> Tensor:
     return jnp.minimum(jnp.searchsorted(total, ticks, side="right"), len(mass) - 1)
 
 
-def chosen_rows(coefficient: Tensor, count: int, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as they are, if 0."""
+def chosen_rows(coefficient: Tensor, count: int, key: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as they are, if 0.
+
+    Rows are drawn in proportion to `size`, which is not 0 where the coefficient is not; by default its magnitude.
+    """
     if count == 0 or count >= len(coefficient):
         return jnp.arange(len(coefficient)), coefficient
-    size = jnp.abs(coefficient)
+    size = jnp.abs(coefficient) if size is None else size
     chosen = systematic(size, count, key)
-    return chosen, jnp.sign(coefficient[chosen]) * jnp.sum(size) / count
+    return chosen, coefficient[chosen] / jnp.maximum(size[chosen], 1e-30) * jnp.sum(size) / count

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from hindsight.gradients.actor_critic import change, fit_critic, prepare
+from hindsight.gradients.actor_critic import change, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import TRPOConfig
+from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
 from hindsight.normalizer import Scale
@@ -55,7 +56,7 @@ def update(
 
     size, tries = line_search(accept, config.backtracks)
     state = state._replace(policy=unravel(start + size * length * direction))
-    state, fitted = fit_critic(model, state, rows, rates)
+    state, fitted = fit_critic(model, state, rows.lessons, rates)
     metrics |= fitted | change(model, state.policy, rows) | {"line_search_steps": tries, "step_taken": size}
     return state, metrics | {"entropy": pursued_entropy(model, state.policy, scale, batch)}
 

@@ -18,9 +18,9 @@ from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, RULES, another_episode, relabelled_count
 from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.prioritized import Priorities, TDErrors
-from hindsight.replay.samplers import MovedSampler, Sampler, UniformSampler
+from hindsight.replay.samplers import MovedSampler, Movement, Sampler, UniformSampler
 from hindsight.replay.storage import Storage, at
-from hindsight.saving.tree import State
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats, Ints, Tensor
 
 
@@ -75,9 +75,12 @@ class HindsightReplay:
         self.storage = Storage(spec, config.capacity)
         self.rule = RULES[config.goals]
         self.stored_goals = config.goals_chosen == "stored"
-        self.sampler: Sampler = UniformSampler(config.moved_power, config.moved_threshold)
-        if config.moved_share > 0:
-            self.sampler = MovedSampler(config.moved_share, config.moved_threshold, self.storage.slots)
+        rare = config.moved_unit == "usual"
+        directions = int(np.prod(self.storage.achieved_goal.shape[2:]))
+        self.movement = Movement(self.storage.slots, directions if rare else None)
+        self.sampler: Sampler = UniformSampler()
+        if config.moved_share > 0 or config.moved_power > 0:
+            self.sampler = MovedSampler(self.movement, config.moved_share, config.moved_power, config.moved_threshold)
         self.priorities: Priorities | None = None
         if self.stored_goals or priority.index != "none":
             most = config.replay_k.bounds()[1] if self.stored_goals else 0.0
@@ -98,8 +101,8 @@ class HindsightReplay:
         without it they get the largest priority there is. `rng` chooses the goals that are chosen when stored.
         """
         slots = self.storage.add(episodes)
-        moved = episodes.distance_moved()[-len(slots) :]
-        self.sampler.added(self.storage, slots, moved)
+        self.movement.add(slots, episodes.select(np.arange(len(episodes))[-len(slots) :]))
+        self.sampler.stored(self.storage)
         self.ends |= bool(episodes.terminated.any())
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
         if self.priorities is None:
@@ -110,7 +113,9 @@ class HindsightReplay:
             if rng is None:
                 raise HindsightError("goals are chosen when stored, so add needs a random generator: add(..., rng=rng)")
             ids = np.concatenate([ids, self._choose_goals(slots, lengths, progress, rng)])
-        self.priorities.replace(slots, np.maximum(moved, self.config.moved_threshold) ** self.config.moved_power)
+        config = self.config
+        weight = self.movement.weight(self.storage.size, config.moved_power, config.moved_threshold)
+        self.priorities.replace(slots, weight[slots])
         td = None if evaluate is None else evaluate(self.read(self.priorities.pairs.address(ids)))
         self.priorities.add(ids, td)
 
@@ -249,7 +254,7 @@ class HindsightReplay:
         """All that is stored, as copies: with the generator that is passed in, all that sampling depends on."""
         state = {
             "storage": self.storage.export_state(),
-            "sampler": self.sampler.export_state(),
+            "moved": self.movement.moved[: self.storage.size].copy(),
             "ends": self.ends,
             "ends_on_success": self.ends_on_success,
         }
@@ -260,7 +265,9 @@ class HindsightReplay:
     def restore_state(self, state: State) -> None:
         """Go on from an exported state of a replay with the same settings."""
         self.storage.restore_state(state["storage"])
-        self.sampler.restore_state(state["sampler"], self.storage)
+        size, movement = self.storage.size, self.movement.moved
+        movement[:size] = fitting(state["moved"], "moved", (size, movement.shape[1]), np.float64)
+        self.sampler.stored(self.storage)
         self.ends, self.ends_on_success = bool(state["ends"]), bool(state["ends_on_success"])
         if self.priorities is not None:
             self.priorities.restore_state(state["priorities"], self.storage.size)

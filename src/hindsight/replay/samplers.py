@@ -6,102 +6,111 @@ from typing import Protocol
 
 import numpy as np
 
+from hindsight.episodes import Episodes
 from hindsight.replay.storage import Storage
-from hindsight.saving.tree import State, fitting
-from hindsight.types import Bools, Floats, Ints
+from hindsight.types import Array, Bools, Ints
 
 
 class Sampler(Protocol):
-    def added(self, storage: Storage, slots: Ints, moved: Floats) -> None:
-        """Episodes were stored in `slots`; their achieved goals moved by `moved` [n]."""
+    def stored(self, storage: Storage) -> None:
+        """Episodes were stored: draw from all that are there now."""
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Slots and steps, both [batches, batch_size]."""
 
-    def export_state(self) -> State: ...
 
-    def restore_state(self, state: State, storage: Storage) -> None: ...
+class Movement:
+    """How far the achieved goals of stored episodes moved; by `direction`, or as a whole.
+
+    By direction, each is measured by how far goals usually move in it: an object that is lifted, among many that are
+    pushed, has moved far, as long as lifting is rare.
+    """
+
+    def __init__(self, slots: int, directions: int | None = None) -> None:
+        self.by_direction = directions is not None
+        self.moved = np.zeros((slots, directions or 1))
+
+    def add(self, slots: Ints, episodes: Episodes) -> None:
+        self.moved[slots] = episodes.largest_change() if self.by_direction else episodes.distance_moved()[:, None]
+
+    def far(self, size: int, threshold: float) -> Bools:
+        """[size]: in which episodes the goal moved by more than the threshold, in its own unit."""
+        return _length(self.moved[:size]) > threshold
+
+    def weight(self, size: int, power: float, least: float) -> Array:
+        """[size] distances, `least` if they are less, to a power."""
+        moved = self.moved[:size]
+        if self.by_direction:
+            usual = np.sqrt(np.mean(moved**2, axis=0))
+            overall = np.sqrt(np.mean(usual**2))
+            moved = moved * np.divide(overall, usual, out=np.zeros_like(usual), where=usual > 0)
+        weight: Array = np.maximum(_length(moved), least) ** power
+        return weight
+
+
+def _length(vectors: Array) -> Array:
+    """Euclidean, of rows. The square root of the square of one float32 number is that number."""
+    length: Array = np.sqrt(np.sum(vectors**2, axis=1))
+    return length
 
 
 class UniformSampler:
-    """Every stored transition is equally likely; or, with a `power`, as likely as (distance moved)^power.
+    """Every transition of the stored episodes is equally likely; or, with weights, as likely as its episode's."""
 
-    The distance is that of its episode's achieved goal, `least` if it is less: energy-based prioritisation (Zhao and
-    Tresp, 2018) for envs of any kind.
-    """
+    def __init__(self) -> None:
+        self._slots = self._lengths = np.zeros(0, np.int64)
+        self._ends: Array = self._slots
+        self._weighted = False
 
-    def __init__(self, power: float = 0.0, least: float = 0.01) -> None:
-        self.power = power
-        self.least = least
-        self._slots = np.zeros(0, np.int64)
-        self._ends = self._starts = np.zeros(0, np.int64)
-        self._weight_ends = np.zeros(0)
-        self._weights = np.zeros(0)
+    def stored(self, storage: Storage) -> None:
+        self.index(np.arange(storage.size), storage)
 
-    def added(self, storage: Storage, slots: Ints, moved: Floats) -> None:
-        self.index(np.arange(storage.size), storage.length)
-        if self.power:
-            if len(self._weights) == 0:
-                self._weights = np.zeros(storage.slots)
-            self._weights[slots] = np.maximum(moved, self.least).astype(np.float64) ** self.power
-            self._weight_ends = np.cumsum(self._weights[: storage.size] * storage.length[: storage.size])
-
-    def export_state(self) -> State:
-        return {"weights": self._weights[: len(self._slots)].copy()} if self.power else {}
-
-    def restore_state(self, state: State, storage: Storage) -> None:
-        self.index(np.arange(storage.size), storage.length)
-        if self.power:
-            self._weights = np.zeros(storage.slots)
-            self._weights[: storage.size] = fitting(state["weights"], "weights", (storage.size,), np.float64)
-            self._weight_ends = np.cumsum(self._weights[: storage.size] * storage.length[: storage.size])
-
-    def index(self, slots: Ints, lengths: Ints) -> None:
-        """Draw from these slots from now on."""
-        self._slots = slots
-        self._ends = np.cumsum(lengths[slots])
-        self._starts = self._ends - lengths[slots]
+    def index(self, slots: Ints, storage: Storage, weights: Array | None = None) -> None:
+        """Draw from these slots from now on, with weights [len(slots)]."""
+        self._slots, self._lengths, self._weighted = slots, storage.length[slots], weights is not None
+        self._ends = np.cumsum(self._lengths if weights is None else weights * self._lengths)
 
     def __bool__(self) -> bool:
         return len(self._slots) > 0
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        if self.power:
-            mass = rng.random((batches, batch_size)) * self._weight_ends[-1]
-            which = np.minimum(np.searchsorted(self._weight_ends, mass, side="right"), len(self._slots) - 1)
-            return self._slots[which], rng.integers(0, self._ends[which] - self._starts[which])
+        if self._weighted:
+            mass = rng.random((batches, batch_size)) * self._ends[-1]
+            which = np.minimum(np.searchsorted(self._ends, mass, side="right"), len(self._slots) - 1)
+            return self._slots[which], rng.integers(0, self._lengths[which])
         number = rng.integers(0, self._ends[-1], (batches, batch_size))
         which = np.searchsorted(self._ends, number, side="right")
-        return self._slots[which], number - self._starts[which]
+        starts: Ints = self._ends[which] - self._lengths[which]
+        return self._slots[which], number - starts
 
 
 class MovedSampler:
-    """A share of every batch from episodes whose achieved goal moved by more than `threshold`, the rest uniform.
+    """Episodes whose achieved goal moved come first.
 
-    Where the achieved goal is an object's place, most early episodes never touch it, and replaying those teaches to
-    leave it alone. While no episode has moved, everything is uniform.
+    A `share` of every batch is from those in which it moved by more than `threshold`, the rest from all. Where the
+    achieved goal is an object's place, most early episodes never touch it, and replaying those teaches to leave it
+    alone. While no episode has moved, everything is uniform. With a `power`, episodes (of the share, if there is one)
+    are as likely as (distance moved)^power, the distance being at least `threshold`: energy-based prioritisation (Zhao
+    and Tresp, 2018) for envs of any kind.
     """
 
-    def __init__(self, share: float, threshold: float, slots: int) -> None:
+    def __init__(self, movement: Movement, share: float, power: float, threshold: float) -> None:
+        self.movement = movement
         self.share = share
+        self.power = power
         self.threshold = threshold
         self.everything = UniformSampler()
         self.moved_only = UniformSampler()
-        self._moved: Bools = np.zeros(slots, np.bool_)
 
-    def added(self, storage: Storage, slots: Ints, moved: Floats) -> None:
-        self._moved[slots] = moved > self.threshold
-        self.everything.added(storage, slots, moved)
-        self.moved_only.index(np.flatnonzero(self._moved), storage.length)
-
-    def export_state(self) -> State:
-        return {"moved": self._moved.copy()}
-
-    def restore_state(self, state: State, storage: Storage) -> None:
-        self._moved = fitting(state["moved"], "moved", (storage.slots,), np.bool_)
-        self._moved[storage.size :] = False
-        self.everything.restore_state({}, storage)
-        self.moved_only.index(np.flatnonzero(self._moved), storage.length)
+    def stored(self, storage: Storage) -> None:
+        size = storage.size
+        weight = self.movement.weight(size, self.power, self.threshold) if self.power else None
+        if self.share == 0:
+            self.everything.index(np.arange(size), storage, weight)
+            return
+        self.everything.stored(storage)
+        far = np.flatnonzero(self.movement.far(size, self.threshold))
+        self.moved_only.index(far, storage, None if weight is None else weight[far])
 
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         chosen = round(batch_size * self.share) if self.moved_only else 0
