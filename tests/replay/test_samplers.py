@@ -46,4 +46,4 @@ def test_share_and_power_together_weigh_those_that_moved() -> None:
     slots, steps = sampler.sample(1, 50_000, rng)
     share = np.bincount(slots.ravel(), minlength=4) / slots.size
     assert share == pytest.approx([0.05, 0.05 + 0.2, 0.05 + 0.6, 0.05], abs=0.01)
-    assert steps.min() == 0 and steps.max() == LINE.horizon - 1
+    assert (steps.min(), steps.max()) == (0, LINE.horizon - 1)

@@ -17,7 +17,16 @@ from hindsight.gradients.exact import enumerated
 from hindsight.gradients.learner import Learner, make_learner
 from hindsight.gradients.state import Rates, State
 from hindsight.reproduce import measured_tables
-from hindsight.reproduce.estimators import COLUMNS, ESTIMATORS, Setting, cosines, estimated, scores, trained
+from hindsight.reproduce.estimators import (
+    COLUMNS,
+    ESTIMATORS,
+    Setting,
+    cosines,
+    estimated,
+    scores,
+    trained,
+    trained_by_hpg,
+)
 from hindsight.reproduce.experiment import Measurement
 from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, play
 
@@ -82,6 +91,14 @@ def test_exact_gradients_climb() -> None:
     assert found[0] < found[1] < found[2]
 
 
+def test_hpg_climbs() -> None:
+    setting, learner = bits(HPGConfig(hidden=(8,)))
+    start = learner.init(jax.random.key(0))
+    found = trained_by_hpg(setting, learner, start, (5, 50), 16, jax.random.key(1))
+    climbed = [scores(setting, p)["sampled"] for p in (start.policy, *found)]
+    assert climbed[0] < climbed[1] < climbed[2]
+
+
 def test_the_plain_estimate_is_right_on_average_and_a_value_helps_it() -> None:
     setting, learner = bits(HPGConfig(hidden=(8,)))
     policy = uneven(learner.init(jax.random.key(0)).policy)
@@ -101,7 +118,15 @@ def test_the_table_by_hand() -> None:
         row = {"steps": 10, "estimator": "plain", "baseline": "none"}
         row |= {"one": 0.1 + 0.2 * seed, "mean": 0.4 + 0.2 * seed}
         scores = [{"steps": 60, "sampled": 10.0 + seed, "greedy": 12.0}]
-        return {"values": {"episodes": 16, "batches": 48, "cosines": [row], "scores": scores}}
+        return {
+            "values": {
+                "learnt_by": "exact gradients",
+                "episodes": 16,
+                "batches": 48,
+                "cosines": [row],
+                "scores": scores,
+            }
+        }
 
     made = measured_tables.table(Measurement("x", "estimators", 1.0), {seed: values(seed) for seed in (0, 1)})
     assert made.splitlines() == [

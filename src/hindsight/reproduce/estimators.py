@@ -1,14 +1,14 @@
 """Which estimate of the policy gradient points where: cosines with the exact gradient, on bit flip and four rooms.
 
-A policy learns by exact gradients. On its way every estimator, with every baseline, estimates the gradient from the
-same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
+A policy learns, by exact gradients or by HPG. On its way every estimator, with every baseline, estimates the gradient
+from the same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +23,9 @@ from hindsight.envs.make import make
 from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
 from hindsight.gradients.exact import Tables, enumerated, greedy, log_policy, mean_return, values
-from hindsight.gradients.learner import make_learner
+from hindsight.gradients.learner import Learner, make_learner
 from hindsight.gradients.model import Model
-from hindsight.gradients.state import goal_shares
+from hindsight.gradients.state import State, goal_shares
 from hindsight.gradients.weights import (
     Baseline,
     Estimator,
@@ -39,11 +39,13 @@ from hindsight.gradients.weights import (
 )
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.schedules import Schedule
 from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, play
 from hindsight.types import Array, Tensor
 
 LEARNING_RATE = 1e-3
 WAVES = 4
+ROWS, ENTROPY = 1024, 5e-4  # of HPG
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 TRACES = (0.95, 0.0)
@@ -72,28 +74,36 @@ class Setting:
 def measure(
     seed: int,
     env: str,
-    exact_steps: tuple[int, ...],
+    learnt_by: Literal["exact gradients", "HPG"],
+    steps: tuple[int, ...],
     compared: tuple[int, ...],
     episodes: int,
     batches: int,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Scores after each of these numbers of steps of exact training, and cosines after those that are `compared`."""
+    """Scores after each of these numbers of steps of Adam, and cosines after those that are `compared`."""
     made = make(env, **kwargs)
     spec, twin = inspect(made, env), in_jax(made)
     assert twin is not None
-    learner = make_learner(HPGConfig(waves=WAVES), spec)
+    learner = make_learner(HPGConfig(waves=WAVES, rows=ROWS, entropy=Schedule.parse(ENTROPY)), spec)
     setting = Setting(enumerated(made.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec))
     first, second = jax.random.split(jax.random.key(seed))
-    policies = dict(zip(exact_steps, trained(setting, learner.init(first).policy, exact_steps), strict=True))
+    start = learner.init(first)
+    found = (
+        trained(setting, start.policy, steps)
+        if learnt_by == "exact gradients"
+        else trained_by_hpg(setting, learner, start, steps, episodes, second)
+    )
+    policies = dict(zip(steps, found, strict=True))
     return {
+        "learnt_by": learnt_by,
         "episodes": episodes,
         "batches": batches,
-        "scores": [{"steps": steps, **scores(setting, policy)} for steps, policy in policies.items()],
+        "scores": [{"steps": number, **scores(setting, policy)} for number, policy in policies.items()],
         "cosines": [
-            {"steps": steps, **row}
-            for steps in compared
-            for row in cosines(setting, policies[steps], episodes, jax.random.split(second, batches))
+            {"steps": number, **row}
+            for number in compared
+            for row in cosines(setting, policies[number], episodes, jax.random.split(second, batches))
         ],
     }
 
@@ -111,6 +121,30 @@ def trained(setting: Setting, policy: Params, stops: tuple[int, ...]) -> Iterato
         policy, optimizer = ascend(policy, optimizer)
         if step in stops:
             yield policy
+
+
+def trained_by_hpg(
+    setting: Setting, learner: Learner, state: State, stops: tuple[int, ...], episodes: int, key: Tensor
+) -> Iterator[Params]:
+    """The policy after each of these numbers of batches."""
+    rates = learner.rates(0.0)
+
+    @jax.jit
+    def learn(state: State, keys: Tensor) -> State:
+        def batch_and_update(state: State, key: Tensor) -> tuple[State, None]:
+            first, second, third = jax.random.split(key, 3)
+            keys = jax.random.split(first, episodes)
+            played = play(setting.env, setting.model, state.policy, setting.scale, setting.world.horizon, keys)
+            batch = in_hindsight(played, learner.config.goals, second)
+            return learner.update(state, setting.scale, batch, rates, third)[0], None
+
+        return jax.lax.scan(batch_and_update, state, keys)[0]
+
+    done = 0
+    for stop in stops:
+        state = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done))
+        done = stop
+        yield state.policy
 
 
 def scores(setting: Setting, policy: Params) -> dict[str, float]:

@@ -21,8 +21,8 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
         from hindsight.reproduce import estimators
 
         if trial_steps is not None:
-            few = (min(trial_steps, *settings["exact_steps"]),)
-            settings |= {"exact_steps": few, "compared": few, "batches": 2}
+            few = (min(trial_steps, *settings["steps"]),)
+            settings |= {"steps": few, "compared": few, "batches": 2}
         return estimators.measure(seed, **settings)
     if trial_steps is not None:
         return bound(**(settings | {"steps": trial_steps}), seed=seed, envs=1)

@@ -67,7 +67,7 @@ def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
             lines.append(f"| {name} | {steps} | {' | '.join(map(str, cells))} |")
         lines.append("")
     seeds = f"{len(values)} seeds" if len(values) > 1 else "1 seed"
-    lines += [f"Score of the policy that learns by exact gradients ({seeds}):", ""]
+    lines += [f"Score of the policy that learns by {first['learnt_by']} ({seeds}):", ""]
     for i, row in enumerate(first["scores"]):
         sampled, greedy = (estimate([v["scores"][i][key] for v in values]) for key in ("sampled", "greedy"))
         lines.append(f"- after {row['steps']} steps: {sampled} as it plays, {greedy} greedy")
