@@ -24,7 +24,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by
             # several episodes of a batch, so the bias that leaving one out removes is small, but not its noise.
             settings |= {"waves": 4, "entropy": Schedule.parse(0.005), "leave_one_out": False}
-            steps = 400_000
+            steps = 800_000
             if method == "ppo":
                 settings |= {"entropy": Schedule.parse("linear(0.02, 0.002)")}
                 settings |= {"learning_rate": Schedule.parse("linear(3e-4, 3e-5)")}
@@ -41,7 +41,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             # from the start teach to leave it alone; many small steps average out the noise of the others.
             settings |= {"goals": 32, "pursued": False, "deviation": 1.0}
             if method == "trpo":
-                settings |= {"max_kl": 1e-4, "trace": 0.8}
+                settings |= {"max_kl": 1e-4, "trace": 1.0}
     return OnPolicyConfig(
         env,
         steps=(128_000 if method in ("a2c", "a3c") else 64_000) if easy else 2_000_000,
