@@ -18,6 +18,7 @@ def test_distance_moved_ignores_padding() -> None:
     achieved[1, 4] = 9.0
     episodes = replace(episodes, achieved_goal=achieved, length=np.array([3, 3]))
     assert episodes.distance_moved().tolist() == [2.0, 0.0]
+    assert episodes.largest_change().tolist() == [[2.0, 0.0], [0.0, 0.0]]
 
 
 def test_concatenate_keeps_order() -> None:

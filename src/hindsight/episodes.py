@@ -59,12 +59,13 @@ class Episodes:
         return furthest
 
     def largest_change(self) -> Floats:
-        """[N, g] how far each number of the achieved goal ever got from where it was at the start."""
+        """[N, 2g] how far each number of the achieved goal ever got above, then below, where it was at the start."""
         n, steps = self.achieved_goal.shape[:2]
         goals = self.achieved_goal.reshape(n, steps, -1).astype(np.float64)
         visited = np.arange(steps) <= self.length[:, None]
-        change: Floats = np.where(visited[..., None], np.abs(goals - goals[:, :1]), 0.0).max(axis=1)
-        return change
+        change = np.where(visited[..., None], goals - goals[:, :1], 0.0)
+        both: Floats = np.concatenate([change.max(axis=1), -change.min(axis=1)], axis=1)
+        return both
 
     def select(self, rows: Array) -> Episodes:
         """Some of the episodes, by mask or indices."""

@@ -76,7 +76,7 @@ class HindsightReplay:
         self.rule = RULES[config.goals]
         self.stored_goals = config.goals_chosen == "stored"
         rare = config.moved_unit == "usual"
-        directions = int(np.prod(self.storage.achieved_goal.shape[2:]))
+        directions = 2 * int(np.prod(self.storage.achieved_goal.shape[2:]))
         self.movement = Movement(self.storage.slots, directions if rare else None)
         self.sampler: Sampler = UniformSampler()
         if config.moved_share > 0 or config.moved_power > 0:

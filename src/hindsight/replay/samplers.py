@@ -22,8 +22,8 @@ class Sampler(Protocol):
 class Movement:
     """How far the achieved goals of stored episodes moved; by `direction`, or as a whole.
 
-    By direction, each is measured by how far goals usually move in it: an object that is lifted, among many that are
-    pushed, has moved far, as long as lifting is rare.
+    By direction (up and down are two), each is measured by how far goals usually move in it: an object that is lifted,
+    among many that are pushed, has moved far, as long as lifting is rare.
     """
 
     def __init__(self, slots: int, directions: int | None = None) -> None:
