@@ -24,7 +24,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by
             # several episodes of a batch, so the bias that leaving one out removes is small, but not its noise.
             settings |= {"waves": 4, "entropy": Schedule.parse(0.005), "leave_one_out": False}
-            steps = 800_000
+            steps = 400_000
             if method == "ppo":
                 settings |= {"entropy": Schedule.parse("linear(0.02, 0.002)")}
                 settings |= {"learning_rate": Schedule.parse("linear(3e-4, 3e-5)")}
