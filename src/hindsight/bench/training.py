@@ -34,7 +34,7 @@ PEER_STEPS = 600
 
 
 @contextmanager
-def ours(shares: dict[str, float], threads: int | None = None) -> Iterator[Round]:
+def ours(shares: dict[str, float]) -> Iterator[Round]:
     """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time goes, in `shares`."""
     config = TrainConfig(
         ENV,
@@ -50,7 +50,7 @@ def ours(shares: dict[str, float], threads: int | None = None) -> Iterator[Round
     )
     make_env = factory(ENV)
     spec = describe(ENV, make_env)
-    envs = make_batch(make_env, spec, NUM, workers=threads)
+    envs = make_batch(make_env, spec, NUM)
     with closing(train_off_policy(config, spec, OffPolicyState(config, spec, envs))) as training:
         for _ in range(WARM_UP):
             last = next(training)

@@ -101,7 +101,7 @@ class HindsightReplay:
         without it they get the largest priority there is. `rng` chooses the goals that are chosen when stored.
         """
         slots = self.storage.add(episodes)
-        self.movement.add(slots, episodes.select(np.arange(len(episodes))[-len(slots) :]))
+        self.movement.add(slots, episodes)
         self.sampler.stored(self.storage)
         self.ends |= bool(episodes.terminated.any())
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
@@ -114,8 +114,8 @@ class HindsightReplay:
                 raise HindsightError("goals are chosen when stored, so add needs a random generator: add(..., rng=rng)")
             ids = np.concatenate([ids, self._choose_goals(slots, lengths, progress, rng)])
         config = self.config
-        weight = self.movement.weight(self.storage.size, config.moved_power, config.moved_threshold)
-        self.priorities.replace(slots, weight[slots])
+        weight = self.movement.weight(self.storage.size, config.moved_power, config.moved_threshold, slots)
+        self.priorities.replace(slots, weight)
         td = None if evaluate is None else evaluate(self.read(self.priorities.pairs.address(ids)))
         self.priorities.add(ids, td)
 

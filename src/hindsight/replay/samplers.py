@@ -31,17 +31,19 @@ class Movement:
         self.moved = np.zeros((slots, directions or 1))
 
     def add(self, slots: Ints, episodes: Episodes) -> None:
-        self.moved[slots] = episodes.largest_change() if self.by_direction else episodes.distance_moved()[:, None]
+        """The last of the episodes were stored in these slots."""
+        moved = episodes.largest_change() if self.by_direction else episodes.distance_moved()[:, None]
+        self.moved[slots] = moved[-len(slots) :]
 
     def far(self, size: int, threshold: float) -> Bools:
         """[size]: in which episodes the goal moved by more than the threshold, in its own unit."""
         return _length(self.moved[:size]) > threshold
 
-    def weight(self, size: int, power: float, least: float) -> Array:
-        """[size] distances, `least` if they are less, to a power."""
-        moved = self.moved[:size]
+    def weight(self, size: int, power: float, least: float, slots: Ints | slice = slice(None)) -> Array:
+        """Distances, `least` if they are less, to a power; of some of the first `size` slots, or of all of those."""
+        moved = self.moved[:size][slots]
         if self.by_direction:
-            usual = np.sqrt(np.mean(moved**2, axis=0))
+            usual = np.sqrt(np.mean(self.moved[:size] ** 2, axis=0))
             overall = np.sqrt(np.mean(usual**2))
             moved = moved * np.divide(overall, usual, out=np.zeros_like(usual), where=usual > 0)
         weight: Array = np.maximum(_length(moved), least) ** power
