@@ -44,6 +44,8 @@ class DDPGConfig:
     """Deviation of the Gaussian exploration noise, as a share of half the action range."""
     random_actions: Schedule = Schedule.parse(0.3)
     """Share of actions drawn uniformly at random while exploring."""
+    random_hold: float = 1.0
+    """Steps for which such an action is held, on average."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,8 @@ class TrainConfig(RunConfig):
 
 
 _RANGES = Ranges(
-    at_least_1="updates_per_cycle batch_size agent.target_every replay.capacity priority.every priority.fresh",
+    at_least_1="updates_per_cycle batch_size agent.target_every agent.random_hold replay.capacity priority.every "
+    "priority.fresh",
     not_negative="agent.noise agent.action_l2 agent.actor_learning_rate agent.critic_learning_rate agent.learning_rate "
     "replay.replay_k replay.moved_threshold replay.moved_power priority.alpha priority.epsilon priority.floor "
     "priority.hardness",

@@ -11,6 +11,7 @@ import pytest
 
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.dqn import DQN
+from hindsight.agents.exploration import RandomActions
 from hindsight.agents.losses import adam_step, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.agents.td_model import TDModel
@@ -157,23 +158,34 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
 
 
 def test_ddpg_explores_as_stated() -> None:
-    agent, state = ddpg(noise=Schedule.parse(0.1), random_actions=Schedule.parse("linear(0.4, 0)"))
+    agent, state = ddpg(noise=Schedule.parse("linear(0, 0.1)"), random_actions=Schedule.parse("linear(0.4, 0)"))
     actor, rng = to_numpy(state.actor), np.random.default_rng(3)
     rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
-    noisy = agent.explore(actor, NUMPY_SCALE, *rows, (0.1, 0.0), rng)
+    noisy = agent.explorer(actor, NUMPY_SCALE, 1.0, rng)(*rows)
     assert noisy.mean() == pytest.approx(0.0, abs=0.005)
     assert noisy.std() == pytest.approx(0.1, rel=0.03)
-    mixed = agent.explore(actor, NUMPY_SCALE, *rows, (0.0, 0.4), rng)
+    mixed = agent.explorer(actor, NUMPY_SCALE, 0.0, rng)(*rows)
     assert (mixed != 0).mean() == pytest.approx(0.4, abs=0.02)
-    assert agent.exploration(0.5) == (0.1, 0.2)
+
+
+@pytest.mark.parametrize(("share", "hold"), [(0.3, 1.0), (0.3, 4.0), (0.5, 10.0), (1.0, 2.0), (0.0, 3.0)])
+def test_random_actions_are_held_and_their_share_stays(share: float, hold: float) -> None:
+    rng, random = np.random.default_rng(0), RandomActions(share, hold)
+    steps = np.stack([random(np.zeros((5_000, 1), np.float32), rng)[:, 0] for _ in range(60)])
+    on = steps != 0
+    np.testing.assert_allclose(on.mean(axis=1), share, atol=0.03)  # from the first step on
+    begins = on[1:-1] & (steps[1:-1] != steps[:-2])
+    if share > 0:
+        assert on[1:-1].sum() / begins.sum() == pytest.approx(hold, rel=0.05)
+    assert random(np.zeros((7, 1), np.float32), rng).shape == (7, 1)  # another number of envs starts anew
 
 
 def test_dqn_explores_as_stated() -> None:
-    agent = DQN(DQNConfig(hidden=(6,)), Shapes(1, 1, Actions(choices=2), 0.9))
+    agent = DQN(DQNConfig(hidden=(6,), random_actions=Schedule.parse(0.5)), Shapes(1, 1, Actions(choices=2), 0.9))
     network = to_numpy(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0]))
     rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
     assert not agent.act(network, NUMPY_SCALE, *rows).any()
-    chosen = agent.explore(network, NUMPY_SCALE, *rows, 0.5, np.random.default_rng(0))
+    chosen = agent.explorer(network, NUMPY_SCALE, 0.0, np.random.default_rng(0))(*rows)
     assert chosen.mean() == pytest.approx(0.25, abs=0.015)
 
 

@@ -16,7 +16,7 @@ from hindsight.collect import Collector
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
 from hindsight.errors import HindsightError
-from hindsight.gradients.batch import choose_goals, newly_met
+from hindsight.gradients.batch import choose_goals, farthest, hindsight_goals, newly_met
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig
 from hindsight.gradients.learner import make_learner
 from hindsight.gradients.model import Model
@@ -173,6 +173,24 @@ def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
     assert len(goals) < len(everything)
     nothing, used, share = choose_goals(episodes, 5, np.zeros_like(new), None, rng)
     assert (len(nothing), used.any(), share) == (5, False, 0.0)
+
+    # An episode does not count for a goal that it met when it began.
+    batch = hindsight_goals(episodes, everything, np.ones(len(everything), np.bool_), spec, True, unmet=True)
+    n, g = len(episodes), len(everything)
+    starts = np.broadcast_to(episodes.achieved_goal[:, 0], (g, n, 1)).reshape(-1, 1)
+    met = spec.reached(starts, np.repeat(everything, n, axis=0)).reshape(g, n)
+    assert met.any()
+    np.testing.assert_array_equal(batch.counts, ~met)
+    assert not batch.hit[met].any()
+    assert hindsight_goals(episodes, everything, np.ones(g, np.bool_), spec, True).counts.all()
+
+
+def test_goals_that_are_spread_lie_far_apart() -> None:
+    points = np.array([[0.0], [0.1], [0.2], [1.0], [0.6]])
+    first = [farthest(points, 3, np.random.default_rng(seed)).tolist() for seed in range(20)]
+    # From 0, the farthest is 1, then 0.6; from 0.6 it is 0, then 1; from 1 it is 0, then 0.6.
+    assert all(order in first for order in ([0, 3, 4], [4, 0, 3], [3, 0, 4]))
+    assert sorted(farthest(points, 9, np.random.default_rng(0)).tolist()) == [0, 1, 2, 3, 4]
 
 
 def test_bad_settings_are_named() -> None:

@@ -18,9 +18,11 @@ from hindsight.gradients.weights import (
     chosen_anyway,
     coefficients,
     diagnostics,
+    followed,
     log_ratios,
     to_go,
     weights,
+    with_tails,
 )
 
 # Two episodes of three steps under one goal. The second one ends after two steps.
@@ -82,19 +84,26 @@ def test_to_go() -> None:
     np.testing.assert_allclose(to_go(jnp.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
 
 
+EVERY = np.ones((1, 3), np.bool_)
+
+
 def test_outcome_of_first_hits() -> None:
     hit = np.array([[[0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]], np.bool_)
     length = np.array([4, 2, 4])
-    ending = outcome(hit, length, np.bool_(True), 1.0)
+    ending = outcome(hit, EVERY, length, np.bool_(True), 1.0)
     np.testing.assert_allclose(ending.reward[0], [[0, 0.75, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0.25]])
     assert ending.alive[0].tolist() == [[True, True, False, False], [True, True, False, False], [True] * 4]
     assert ending.present[0].tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
     assert ending.goes_on[0].tolist() == [[True, False, False, False], [True, True, False, False], [True] * 3 + [False]]
-    staying = outcome(hit, length, np.bool_(False), 1.0)
+    staying = outcome(hit, EVERY, length, np.bool_(False), 1.0)
     np.testing.assert_allclose(staying.reward[0], [[0, 0.25, 0.25, 0], [0] * 4, [0, 0, 0, 0.25]])
     assert staying.alive[0].tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
-    discounted = outcome(hit, length, np.bool_(True), 0.5)
+    discounted = outcome(hit, EVERY, length, np.bool_(True), 0.5)
     assert discounted.reward[0, 0, 1] == pytest.approx(1.75 / 4)  # 1 + 1/2 + 1/4, over the horizon
+    without_first = outcome(hit, np.array([[False, True, True]]), length, np.bool_(True), 1.0)
+    assert not (without_first.alive | without_first.present)[0, 0].any()
+    assert without_first.reward[0, 0].tolist() == [0.0] * 4
+    np.testing.assert_array_equal(without_first.alive[0, 1:], ending.alive[0, 1:])
 
 
 def test_advantages_by_hand() -> None:
@@ -110,9 +119,12 @@ def test_advantages_by_hand() -> None:
 
 
 def test_an_episode_that_ended_early_is_valued_by_its_last_state() -> None:
-    cut = outcome(np.zeros((1, 1, 3), np.bool_), np.array([2]), np.bool_(True), 1.0)
+    cut = outcome(np.zeros((1, 1, 3), np.bool_), EVERY[:, :1], np.array([2]), np.bool_(True), 1.0)
     advantage, _ = advantages(np.zeros((1, 1, 3)), cut, np.array([[[0.1, 0.2, 0.7, 5.0]]]), 1.0, 1.0)
     np.testing.assert_allclose(advantage[0, 0], [0.6, 0.5, 0.0], rtol=1e-5)
+    # For a baseline the value of the last state, 0.7, is a reward of the last step, discounted once.
+    tailed = with_tails(cut, followed(np.array([[[0.1, 0.2, 0.7, 5.0]]]), cut), 0.5)
+    np.testing.assert_allclose(tailed[0, 0], [0.0, 0.35, 0.0], rtol=1e-5)
 
 
 def test_diagnostics_by_hand() -> None:
@@ -138,7 +150,7 @@ COUNT = len(SEQUENCES)
 VISITED = np.concatenate([np.zeros((COUNT, 1), int), np.bitwise_xor.accumulate(1 << SEQUENCES, axis=1)], axis=1)
 HIT = VISITED[None, :, 1:] == np.arange(GOALS)[:, None, None]  # [G, sequences, T]
 LOGITS = np.random.default_rng(0).normal(size=(STATES, GOALS, 2)).astype(np.float32)
-RESULT = outcome(HIT, np.full(COUNT, STEPS), np.bool_(True), 1.0)
+RESULT = outcome(HIT, np.ones(HIT.shape[:2], np.bool_), np.full(COUNT, STEPS), np.bool_(True), 1.0)
 
 
 def log_pi(logits: jax.Array, sequences: Any) -> jax.Array:
@@ -168,7 +180,7 @@ def estimate(
     They go on after reaching the goal they pursued, so that nothing is missing under the others.
     """
     hit = jnp.asarray(HIT)[:, sequences]
-    result = outcome(hit, jnp.full(len(sequences), STEPS), jnp.array(True), 1.0)
+    result = outcome(hit, jnp.ones(hit.shape[:2], bool), jnp.full(len(sequences), STEPS), jnp.array(True), 1.0)
     mu = log_pi(LOGITS, sequences)[pursued, jnp.arange(len(sequences))]
 
     def surrogate(logits: jax.Array) -> jax.Array:

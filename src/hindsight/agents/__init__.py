@@ -8,6 +8,7 @@ import numpy as np
 
 from hindsight.agents.ddpg import DDPG
 from hindsight.agents.dqn import DQN
+from hindsight.agents.exploration import Explore
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import GoalEnvSpec
@@ -46,18 +47,8 @@ class Agent(Protocol):
     def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
         """Greedy actions, by parameters in NumPy."""
 
-    def exploration(self, progress: float) -> Any: ...
-
-    def explore(
-        self,
-        actor: Params,
-        scale: Scale,
-        observation: Floats,
-        goal: Floats,
-        exploration: Any,
-        rng: np.random.Generator,
-    ) -> Array:
-        """Actions with exploration, by parameters in NumPy."""
+    def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
+        """What chooses actions with exploration, by parameters in NumPy, for the steps of one round of episodes."""
 
 
 def make_agent(config: DDPGConfig | DQNConfig, spec: GoalEnvSpec) -> Agent:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from hindsight.agents.exploration import Explore, RandomActions
 from hindsight.agents.losses import adam_step, every_nth, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DDPGConfig
@@ -169,25 +170,17 @@ class DDPG:
         """Greedy actions [n, a] in the env's range, in NumPy."""
         return self._to_env(np.tanh(forward(actor, self._inputs(scale, observation, goal))))
 
-    def exploration(self, progress: float) -> tuple[float, float]:
-        return self.config.noise(progress), self.config.random_actions(progress)
-
-    def explore(
-        self,
-        actor: Params,
-        scale: Scale,
-        observation: Floats,
-        goal: Floats,
-        exploration: tuple[float, float],
-        rng: np.random.Generator,
-    ) -> Array:
+    def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
         """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones, in NumPy."""
-        noise, random_share = exploration
-        action = np.tanh(forward(actor, self._inputs(scale, observation, goal)))
-        noisy = np.clip(action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0)
-        random = rng.uniform(-1.0, 1.0, action.shape).astype(np.float32)
-        chosen = rng.random((len(action), 1)) < random_share
-        return self._to_env(np.where(chosen, random, noisy))
+        noise = self.config.noise(progress)
+        random = RandomActions(self.config.random_actions(progress), self.config.random_hold)
+
+        def explore(observation: Floats, goal: Floats) -> Array:
+            action = np.tanh(forward(actor, self._inputs(scale, observation, goal)))
+            noisy = np.clip(action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0)
+            return self._to_env(random(noisy, rng))
+
+        return explore
 
     def _to_env(self, action: Array) -> Array:
         low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)

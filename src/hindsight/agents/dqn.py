@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from hindsight.agents.exploration import Explore
 from hindsight.agents.losses import adam_step, resample, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.config import DQNConfig
@@ -123,22 +124,16 @@ class DQN:
         greedy: Array = np.argmax(forward(actor, self._inputs(scale, observation, goal)), axis=-1)
         return greedy
 
-    def exploration(self, progress: float) -> float:
-        return self.config.random_actions(progress)
-
-    def explore(
-        self,
-        actor: Params,
-        scale: Scale,
-        observation: Floats,
-        goal: Floats,
-        exploration: float,
-        rng: np.random.Generator,
-    ) -> Array:
+    def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
         """Greedy actions, or, for a share of the rows, uniformly random ones, in NumPy."""
-        greedy = self.act(actor, scale, observation, goal)
-        random = rng.integers(0, self.shapes.actions.choices, len(greedy))
-        return np.where(rng.random(len(greedy)) < exploration, random, greedy)
+        share = self.config.random_actions(progress)
+
+        def explore(observation: Floats, goal: Floats) -> Array:
+            greedy = self.act(actor, scale, observation, goal)
+            random = rng.integers(0, self.shapes.actions.choices, len(greedy))
+            return np.where(rng.random(len(greedy)) < share, random, greedy)
+
+        return explore
 
 
 def _pick(values: Tensor, actions: Tensor) -> jax.Array:

@@ -41,7 +41,7 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
     config = model.config
     assert not isinstance(config, HPGConfig)
     inputs, time = goal_inputs(model, scale, batch)
-    result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
+    result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
     distribution = model.distribution(state.policy, inputs[..., :-1, :])
     log_pi = model.log_prob(distribution, batch.action)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)

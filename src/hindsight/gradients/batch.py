@@ -13,7 +13,7 @@ import numpy as np
 
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
-from hindsight.types import Array, Bools, Tensor
+from hindsight.types import Array, Bools, Ints, Tensor
 
 
 class GoalBatch(NamedTuple):
@@ -26,9 +26,10 @@ class GoalBatch(NamedTuple):
     pursued: Tensor  # [N, g] features of the desired goals
     goal: Tensor  # [G, N or 1, g] features of the goals to learn from
     hit: Tensor  # [G, N, T]: does step t reach the goal?
+    counts: Tensor  # [G, N]: does the episode count for the goal at all?
     used: Tensor  # [G]: False for a goal that only fills the array up
     asked: Tensor  # [G]: the goal is one whatever the episodes reached: it was pursued
-    ends: Tensor  # []: does reaching its goal end an episode?
+    ends: Tensor  # []: does an episode count for a goal only until it reaches it?
 
 
 class Outcome(NamedTuple):
@@ -40,17 +41,18 @@ class Outcome(NamedTuple):
     goes_on: Tensor  # the value of the next state counts
 
 
-def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
-    """Rewards and lifetimes from hits [G, N, T], episode lengths [N] and whether a hit ends an episode.
+def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
+    """Rewards and lifetimes from hits [G, N, T], which episodes count for which goals [G, N], their lengths [N] and
+    whether a hit ends an episode.
 
     An episode counts for a goal up to the first time that it reaches it. If it ended before, because it reached the
     goal it pursued, the value of its last state stands for what would have followed.
     """
     steps = hit.shape[-1]
     time = jnp.arange(steps)
-    happened = time < length[:, None]
+    happened = (time < length[:, None]) & counts[..., None]
     earlier = jnp.cumsum(hit, axis=-1) - hit > 0
-    done = ends & earlier
+    done = ends & earlier & counts[..., None]
     alive = happened & ~done
     left = steps - time
     until_the_end = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
@@ -62,13 +64,22 @@ def outcome(hit: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
 def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
     """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode."""
     own = spec.goal(episodes.desired_goal)
-    return _batch(episodes, own, own[None], episodes.success[None], np.ones(1, np.bool_), np.ones(1, np.bool_), ends)
+    all_of_them = np.ones((1, len(episodes)), np.bool_)
+    one = np.ones(1, np.bool_)
+    return _batch(episodes, own, own[None], episodes.success[None], all_of_them, one, one, ends)
 
 
 def hindsight_goals(
-    episodes: Episodes, goals: Array, used: Bools, spec: GoalEnvSpec, ends: bool, pursued: bool = False
+    episodes: Episodes,
+    goals: Array,
+    used: Bools,
+    spec: GoalEnvSpec,
+    ends: bool,
+    pursued: bool = False,
+    unmet: bool = False,
 ) -> GoalBatch:
-    """The episodes, each under every one of the goals [G, ...], and of those that were `pursued`."""
+    """The episodes, each under every one of the goals [G, ...], and of those that were `pursued`; if `unmet`, only
+    under those that it did not meet when it began."""
     asked = np.zeros(len(goals), np.bool_)
     if pursued:
         same = goals[:, None] == episodes.desired_goal
@@ -77,14 +88,16 @@ def hindsight_goals(
         used, asked = (np.concatenate([x, np.ones(len(episodes), np.bool_)]) for x in (used, asked))
     count, (n, steps) = len(goals), episodes.reward.shape
     shape = episodes.achieved_goal.shape[2:]
-    achieved = np.broadcast_to(episodes.achieved_goal[None, :, 1:], (count, n, steps, *shape))
+    achieved = np.broadcast_to(episodes.achieved_goal[None], (count, n, steps + 1, *shape))
     wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
-    hit = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps)
-    return _batch(episodes, spec.goal(episodes.desired_goal), spec.goal(goals)[:, None], hit, used, asked, ends)
+    met = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps + 1)
+    counts = ~met[..., 0] if unmet else np.ones((count, n), np.bool_)
+    own = spec.goal(episodes.desired_goal)
+    return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
 
 
 def _batch(
-    episodes: Episodes, pursued: Array, goal: Array, hit: Array, used: Bools, asked: Bools, ends: bool
+    episodes: Episodes, pursued: Array, goal: Array, hit: Array, counts: Bools, used: Bools, asked: Bools, ends: bool
 ) -> GoalBatch:
     if episodes.log_prob is None:
         raise ValueError("these episodes were played by a deterministic policy")
@@ -95,7 +108,8 @@ def _batch(
         episodes.length.astype(np.int32),
         pursued,
         goal,
-        hit & episodes.real,
+        hit & episodes.real & counts[..., None],
+        counts,
         used,
         asked,
         np.bool_(ends),
@@ -103,10 +117,15 @@ def _batch(
 
 
 def choose_goals(
-    episodes: Episodes, count: int, may: Bools, box: GoalEnvSpec | None, rng: np.random.Generator
+    episodes: Episodes,
+    count: int,
+    may: Bools,
+    box: GoalEnvSpec | None,
+    rng: np.random.Generator,
+    spread: bool = False,
 ) -> tuple[Array, Bools, float]:
     """Of the different goals that the episodes achieved in the steps [N, T] that `may` be chosen, `count` drawn
-    uniformly (all of them if 0).
+    uniformly (all of them if 0), or `spread` out.
 
     With a `box` only those inside the bounding box of the desired goals, or so near that the env takes them for a point
     of it (a box may be flat: goals on a table). Returns goals [count, ...], which of them
@@ -122,9 +141,20 @@ def choose_goals(
         allowed &= box.reached(goals, goals.clip(desired.min(axis=0), desired.max(axis=0)))
     kept = goals[allowed] if allowed.any() else goals[:1]
     count = count or len(kept)
-    chosen = rng.permutation(len(kept))[:count]
+    chosen = farthest(kept, count, rng) if spread else rng.permutation(len(kept))[:count]
     used = (np.arange(count) < len(chosen)) & allowed.any()
     return kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen], used, float(allowed.mean())
+
+
+def farthest(points: Array, count: int, rng: np.random.Generator) -> Ints:
+    """The numbers of `count` points: one at random, then always the one that is farthest from all chosen ones."""
+    flat = points.reshape(len(points), -1).astype(np.float64)
+    chosen = [int(rng.integers(len(flat)))]
+    distance = np.full(len(flat), np.inf)
+    while len(chosen) < min(count, len(flat)):
+        distance = np.minimum(distance, ((flat - flat[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(distance.argmax()))
+    return np.array(chosen)
 
 
 def newly_met(episodes: Episodes, spec: GoalEnvSpec) -> Bools:

@@ -24,7 +24,11 @@ class PolicyGradientConfig:
     pursued: bool = False
     """The goals that the batch pursued are goals to learn from, too, reached or not."""
     unmet: bool = False
-    """Only hindsight goals that were not met when the episode that achieved them began: for objects that must move."""
+    """An episode counts only for goals that it did not meet when it began: for objects that must move."""
+    spread: bool = False
+    """Hindsight goals that lie far apart, instead of any: each the farthest from those chosen before."""
+    until_reached: bool = False
+    """An episode counts for a goal until it reaches it, also where the env goes on."""
     estimator: Literal["weighted", "per_decision", "product", "step"] = "weighted"
     """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the step alone (App. D)."""
     leave_one_out: bool = True

@@ -29,6 +29,7 @@ from hindsight.gradients.weights import (
     log_ratios,
     log_steps,
     weights,
+    with_tails,
 )
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -42,7 +43,7 @@ def update(
     config = model.config
     assert isinstance(config, HPGConfig)
     inputs, time = goal_inputs(model, scale, batch)
-    result = outcome(batch.hit, batch.length, batch.ends, config.gamma)
+    result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
     free = may_subtract(model, batch)
     value = None
     if config.baseline != "none":
@@ -53,7 +54,8 @@ def update(
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
     weight = weights(log_rho, result, estimator_of(model)) * goal_shares(batch.used)
     subtracted = value if value is None or config.baseline == "paper" else jnp.where(free, value, 0.0)
-    coefficient = coefficients(weight, result.reward, config.gamma, subtracted, config.baseline)
+    reward = result.reward if config.baseline != "value" else with_tails(result, value, config.gamma)
+    coefficient = coefficients(weight, reward, config.gamma, subtracted, config.baseline)
     rows, coefficient = chosen_rows(coefficient.ravel(), config.rows, key)
     action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
     action = action.reshape(-1, *batch.action.shape[2:])[rows]

@@ -97,6 +97,13 @@ def followed(value: Tensor, outcome: Outcome) -> Tensor:
     return jnp.where(follows, value, 0.0)
 
 
+def with_tails(outcome: Outcome, value: Tensor, gamma: float) -> Tensor:
+    """The rewards [G, N, T]; where an episode ended at the goal that it pursued, before it reached this one, the value
+    [G, N, T+1] of its last state is added to the last, for what would have followed."""
+    still_alive = jnp.concatenate([outcome.alive[..., 1:], jnp.zeros_like(outcome.alive[..., :1])], axis=-1)
+    return outcome.reward + jnp.where(outcome.goes_on & ~still_alive, gamma * value[..., 1:], 0.0)
+
+
 def coefficients(
     weight: Tensor, reward: Tensor, gamma: float = 1.0, value: Tensor | None = None, baseline: Baseline = "none"
 ) -> Tensor:

@@ -36,6 +36,7 @@ from hindsight.gradients.weights import (
     log_ratios,
     log_steps,
     weights,
+    with_tails,
 )
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -195,20 +196,21 @@ def estimated(
     state, _ = _number(world.position, batch.observation)  # [N, T+1]
     goal, is_goal = _number(world.position[world.goal], batch.goal)  # [G, N or 1]
     goal, time = goal[..., None], jnp.arange(world.horizon + 1)
-    result = outcome(batch.hit, batch.length, batch.ends, 1.0)
+    result = outcome(batch.hit, batch.counts, batch.length, batch.ends, 1.0)
     log_pi, pull = jax.vjp(lambda p: setting.log_policy(p)[goal, state[:, :-1], batch.action], policy)
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
     free = chosen_anyway(batch.hit, batch.asked)
     subtracted = followed(seen, result)
-    unbiased = jnp.where(free, subtracted, 0.0)
+    tailed = with_tails(result, subtracted, 1.0)
     found = []
     for estimator in estimators:
         weight = weights(log_rho, result, estimator) * goal_shares(batch.used & is_goal.all(axis=1))
-        shown = {"none": None, "value": unbiased, "paper": subtracted}
-        found += [coefficients(weight, result.reward, 1.0, shown[name], name) for name in BASELINES]
-        found.append(coefficients(weight, result.reward, 1.0, subtracted, "value"))
+        found.append(coefficients(weight, result.reward))
+        found.append(coefficients(weight, tailed, 1.0, jnp.where(free, subtracted, 0.0), "value"))
+        found.append(coefficients(weight, result.reward, 1.0, subtracted, "paper"))
+        found.append(coefficients(weight, tailed, 1.0, subtracted, "value"))
         gains = [advantages(log_step, result, seen, 1.0, trace)[0] for trace in TRACES]
         found += [weight * jnp.where(free, gain, gain + seen[..., :-1]) for gain in gains]
         found.append(weight * gains[0])

@@ -148,7 +148,16 @@ def _equal(left: Tensor, right: Tensor) -> Tensor:
 
 def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, asked: Tensor) -> GoalBatch:
     shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
-    return GoalBatch(**shown, pursued=played["goal"], goal=goal, hit=hit, used=used, asked=asked, ends=jnp.array(True))
+    return GoalBatch(
+        **shown,
+        pursued=played["goal"],
+        goal=goal,
+        hit=hit,
+        counts=jnp.ones(hit.shape[:2], bool),
+        used=used,
+        asked=asked,
+        ends=jnp.array(True),
+    )
 
 
 def evaluation_of(success: Tensor, length: Tensor, horizon: int) -> tuple[Evaluation, float]:

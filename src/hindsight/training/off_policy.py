@@ -22,7 +22,6 @@ from hindsight.training.guard import check_episodes, check_losses, check_paramet
 from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.policy import Policy
 from hindsight.training.replay_metrics import Means, replay_metrics
-from hindsight.types import Array, Floats
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,8 @@ def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, now: OffPolicyState
         """The episodes of a cycle, played by the actor with exploration."""
         first = (cycle - 1) * config.episodes_per_cycle
         seeds = episode_seeds(config.seed, TRAINING, first, config.episodes_per_cycle)
-        exploration, noise = agent.exploration(progress), np.random.default_rng((config.seed, cycle))
-
-        def explore(observation: Floats, goal: Floats) -> Array:
-            return agent.explore(actor, scale, observation, goal, exploration, noise)
-
-        return collector.collect(explore, seeds)
+        rng = np.random.default_rng((config.seed, cycle))
+        return collector.collect(agent.explorer(actor, scale, progress, rng), seeds)
 
     # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from simulation and JAX.
     with ThreadPoolExecutor(1) as pool, threadpool_limits(1, user_api="blas"):

@@ -100,13 +100,14 @@ class Player:
         """The batch under its hindsight goals, and the share of achieved goals that could be chosen."""
         agent, spec = self.config.agent, self.spec
         self.ends = self.ends or self._ends(episodes)
+        ends = self.ends or agent.until_reached
         if not agent.hindsight:
-            return own_goals(episodes, spec, self.ends), 1.0
+            return own_goals(episodes, spec, ends), 1.0
         rng = np.random.default_rng((self.config.seed, number, 1))
         may = newly_met(episodes, spec) if agent.unmet else episodes.real
         box = spec if agent.within_box else None
-        goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng)
-        return hindsight_goals(episodes, goals, used, spec, self.ends, agent.pursued), inside
+        goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng, agent.spread)
+        return hindsight_goals(episodes, goals, used, spec, ends, agent.pursued, agent.unmet), inside
 
     def _ends(self, episodes: Episodes) -> bool:
         """Does reaching a goal end an episode? By the env's own word, or once it has been seen to."""
