@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 from mjbatch import Batch
 
+from hindsight.bench.rates import compared
 from hindsight.envs.make import make
 from hindsight.envs.simulations import Simulations
 from hindsight.envs.vector import RobotVectorEnv
@@ -23,7 +24,7 @@ from hindsight.training.run import machine, versions
 from hindsight.types import Array
 
 FAMILIES = ("FetchPush-v4", "FetchPickAndPlace-v4", "HandReach-v3", "HandManipulateBlock-v1")
-NUM, ROUNDS = 32, 9
+NUM, PROCESSES, ROUNDS = 64, 16, 9
 
 
 def _actions(env_id: str, steps: int, num: int) -> Array:
@@ -82,7 +83,7 @@ def single(env_id: str, horizon: int) -> Round:
 
 def vector(env_id: str, horizon: int, kind: str, stack: ExitStack) -> Round:
     """Gymnasium's SyncVectorEnv or AsyncVectorEnv, one env per process in the latter."""
-    num, make_env = NUM // 2, partial(make, env_id)
+    num, make_env = PROCESSES, partial(make, env_id)
     env: Any = (
         gym.vector.AsyncVectorEnv([make_env] * num) if kind == "async" else gym.vector.SyncVectorEnv([make_env] * num)
     )
@@ -176,14 +177,6 @@ def rounds(players: dict[str, Round]) -> dict[str, Array]:
     return {name: np.array([one[name] for one in found[1:]]) for name in players}
 
 
-def _summary(mine: Array, theirs: Array) -> dict[str, float]:
-    """The median rate, and the median of how many times as fast we were in the same round."""
-    return {
-        "steps_per_second": round(float(np.median(theirs))),
-        "hindsight_is": round(float(np.median(mine / theirs)), 3),
-    }
-
-
 def run() -> dict[str, Any]:
     threads = os.cpu_count() or 1
     rows = {}
@@ -203,7 +196,7 @@ def run() -> dict[str, Any]:
                 "EnvPool": envpool(env_id, horizon, threads),
             }
             rates = rounds({name: player for name, player in players.items() if player is not None})
-        rows[env_id] = {name: _summary(rates["hindsight"], rates[name]) if name in rates else None for name in players}
+        rows[env_id] = {name: compared(rates["hindsight"], rates[name]) if name in rates else None for name in players}
     return {"envs": rows, "num_envs": NUM, "threads": threads, "machine": machine(), "versions": dict(versions())}
 
 
@@ -216,6 +209,6 @@ def table(result: dict[str, Any]) -> str:
         for name, rate in rates.items():
             shown = "not installed, or without this task"
             if rate is not None:
-                shown = f"{rate['steps_per_second']:6,}  ({rate['hindsight_is']:.2f})"
+                shown = f"{rate['steps_per_second']:6,.0f}  ({rate['hindsight_is']:.2f})"
             lines.append(f"  {name:28} {shown}")
     return "\n".join(lines)

@@ -18,6 +18,7 @@ import numpy as np
 from hindsight.api import describe
 from hindsight.bench import peers
 from hindsight.bench.learner import BATCH, HIDDEN, products, time_products
+from hindsight.bench.rates import compared
 from hindsight.bench.simulation import Round, bare, passed_through, rounds
 from hindsight.config import DDPGConfig, ReplayConfig, TrainConfig
 from hindsight.envs.batch import make_batch
@@ -25,7 +26,6 @@ from hindsight.envs.make import factory
 from hindsight.training.off_policy import train_off_policy
 from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.run import machine, versions
-from hindsight.types import Array
 
 ENV, NUM = "FetchPush-v4", 32
 UPDATES_PER_100_STEPS = 40
@@ -115,7 +115,7 @@ def run() -> dict[str, Any]:
     with ours(shares) as mine, stable_baselines() as peer:
         players = {"hindsight": mine, "limit": limit(bare(passed_through(ENV, 50), ENV, 2))}
         rates = rounds(players | ({} if peer is None else {"stable_baselines3": peer}))
-    found = {name: _summary(rates["hindsight"], rate) for name, rate in rates.items() if name != "hindsight"}
+    found = {name: compared(rates["hindsight"], rate) for name, rate in rates.items() if name != "hindsight"}
     package = peers.stable_baselines3()
     return {
         "env": ENV,
@@ -129,13 +129,6 @@ def run() -> dict[str, Any]:
         "machine": machine(),
         "versions": dict(versions()),
     }
-
-
-def _summary(mine: Array, theirs: Array) -> dict[str, Any]:
-    """Medians: their rate, and ours over theirs in the same turn, with the quarter and three-quarter points of that."""
-    low, middle, high = (round(float(q), 2) for q in np.quantile(mine / theirs, (0.25, 0.5, 0.75)))
-    rate = round(float(np.median(theirs)), 1)
-    return {"steps_per_second": rate, "hindsight_is": middle, "middle_half_of_turns": [low, high]}
 
 
 def table(result: dict[str, Any]) -> str:

@@ -49,6 +49,8 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
     log_step = log_steps(log_pi, batch.log_prob, result.alive) if config.hindsight else jnp.zeros_like(log_pi)
     value = model.value(state.critic, inputs, time)
     advantage, target = advantages(log_step, result, value, config.gamma, config.trace)
+    if config.critic_trace is not None:
+        _, target = advantages(log_step, result, value, config.gamma, config.critic_trace)
     free = jnp.broadcast_to(may_subtract(model, batch), weight.shape)
     advantage = jnp.where(free, advantage, advantage + value[..., :-1])
     metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()

@@ -74,6 +74,8 @@ class ActorCriticConfig(PolicyGradientConfig):
     pursued: bool = True  # a critic learns what becomes of goals that were not chosen because they were reached
     trace: float = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
+    critic_trace: float | None = None
+    """Lambda of what the critic learns; the same if not given."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation over the batch."""
 
@@ -155,7 +157,7 @@ _RANGES = Ranges(
     "agent.damping",
     positive="agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized "
     "agent.normalizer_epsilon agent.clip agent.max_kl",
-    share="agent.gamma agent.trace",
+    share="agent.gamma agent.trace agent.critic_trace",
 )
 
 
