@@ -33,7 +33,7 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
         return _paper(env, discrete, horizon, normalize=name == "paper-normalized")
     config = _default(env, discrete, horizon)
     if name == "her":
-        return replace(config, replay=replace(config.replay, moved_share=0.0, replace_met=Schedule.parse(0.0)))
+        return replace(config, replay=ReplayConfig())
     if name.startswith("hper"):
         steps = 500_000 if env.startswith("FetchPush") else config.steps
         replay, priority = (_HPER, _TWO_QUEUES) if name == "hper" else (_HPER_SINGLE, _SINGLE_QUEUE)
@@ -76,10 +76,9 @@ def _default(env: str, discrete: bool, horizon: int) -> TrainConfig:
     if env.startswith("FetchReach"):
         return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=1, eval_episodes=20)
     if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
-        steps = 400_000 if env.startswith("FetchPush") else 2_000_000
-        return TrainConfig(
+        config = TrainConfig(
             env,
-            steps=steps,
+            steps=2_000_000,
             num_envs=32,
             episodes_per_cycle=32,
             updates_per_cycle=100,
@@ -89,6 +88,13 @@ def _default(env: str, discrete: bool, horizon: int) -> TrainConfig:
             agent=_SETTLING,
             replay=_OBJECT,
         )
+        if env.startswith("FetchPush"):
+            return replace(config, steps=400_000)
+        if env.startswith(("FetchSlide", "FetchPickAndPlace")):
+            config = replace(config, steps=1_300_000, replay=_HPER, priority=replace(_TWO_QUEUES, index="none"))
+        if env.startswith("FetchPickAndPlace"):  # to lift the box, the gripper has to stay shut while it rises
+            config = replace(config, agent=replace(_SETTLING, random_hold=3.0))
+        return config
     if discrete:
         return TrainConfig(
             env,

@@ -13,6 +13,7 @@ import pytest
 
 from hindsight.gradients.batch import Outcome, outcome
 from hindsight.gradients.weights import (
+    Baseline,
     Estimator,
     advantages,
     chosen_anyway,
@@ -69,6 +70,9 @@ def test_coefficients_by_hand() -> None:
     # Minus weight_t V(s_t): 1, 2, 6 and 0.25, 0.5, 0.
     with_value = coefficients(weight, REWARD, value=value, baseline="value")
     np.testing.assert_allclose(with_value[0], [[5, 4, 0], [0.75, 0.5, 0]], rtol=1e-5)
+    # TD errors r + V' - V are 1, 1, 0 and 0, 1; times weights 1, 1, 0 and 0, 1/2.
+    found = coefficients(weight, REWARD, value=value, baseline="td")
+    np.testing.assert_allclose(found[0], [[2, 1, 0], [0.5, 0.5, 0]], rtol=1e-5)
     np.testing.assert_allclose(coefficients(weight, REWARD, gamma=0.5)[0], [[1.5, 3, 6], [0.5, 1, 0]], rtol=1e-5)
 
 
@@ -166,7 +170,7 @@ def mean_return(logits: jax.Array) -> jax.Array:
     return (chance * RESULT.reward.sum(axis=-1)).sum(axis=-1).mean()
 
 
-@partial(jax.jit, static_argnames=("estimator", "reached_only", "leave_one_out"))
+@partial(jax.jit, static_argnames=("estimator", "reached_only", "leave_one_out", "kind"))
 def estimate(
     sequences: Any,
     pursued: Any,
@@ -174,6 +178,7 @@ def estimate(
     value: Any = None,
     reached_only: bool = False,
     leave_one_out: bool = False,
+    kind: Baseline = "value",
 ) -> jax.Array:
     """The estimated gradient from a batch of episodes, under all goals, or only under those that one of them reached.
 
@@ -189,20 +194,22 @@ def estimate(
         baseline = None if value is None else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
         if leave_one_out:
             baseline = jnp.where(chosen_anyway(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
-        coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else "value")
+        if baseline is not None:
+            baseline = followed(baseline, result)
+        coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else kind)
         used = hit.any(axis=(1, 2))[:, None, None] if reached_only else 1.0
         return (used * coefficient * chosen).sum() / GOALS
 
     return jax.grad(surrogate)(jnp.asarray(LOGITS))
 
 
-@pytest.mark.parametrize("with_value", [False, True])
+@pytest.mark.parametrize("baseline", ["none", "value", "td"])
 @pytest.mark.parametrize("estimator", ["product", "per_decision"])
-def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: Estimator, with_value: bool) -> None:
-    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if with_value else None
+def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: Estimator, baseline: Baseline) -> None:
+    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if baseline != "none" else None
     chance = np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)) / GOALS  # [pursued goal, sequence]
     expected = sum(
-        chance[goal, sequence] * estimate(np.array([sequence]), np.array([goal]), estimator, value)
+        chance[goal, sequence] * estimate(np.array([sequence]), np.array([goal]), estimator, value, kind=baseline)
         for goal in range(GOALS)
         for sequence in range(COUNT)
     )

@@ -63,8 +63,8 @@ class HPGConfig(PolicyGradientConfig):
     """Hindsight policy gradient, the REINFORCE-like one: one step of Adam per batch."""
 
     method: Literal["hpg"] = "hpg"
-    baseline: Literal["none", "value", "paper"] = "none"
-    """None, V(s,g,t), or the paper's Eq. 2 literally."""
+    baseline: Literal["none", "value", "td", "paper"] = "none"
+    """None, V(s,g,t), TD errors in the place of rewards, or the paper's Eq. 2 literally."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from hindsight.gradients.batch import Outcome
 from hindsight.types import Tensor
 
 Estimator = Literal["plain", "product", "per_decision", "weighted", "step"]
-Baseline = Literal["none", "value", "paper"]
+Baseline = Literal["none", "value", "td", "paper"]
 
 
 def log_steps(log_pi: Tensor, log_mu: Tensor, alive: Tensor) -> Tensor:
@@ -110,10 +110,13 @@ def coefficients(
     """What multiplies grad log pi(a_t|s_t,g) [G, N, T].
 
     weight, reward [G, N, T]; value [G, N, T+1] of the states, 0 where nothing follows. Baselines: `value` subtracts
-    weight_t V(s_t,g,t); `paper` subtracts V of every later state inside the sum, which is Eq. 2 literally.
+    weight_t V(s_t,g,t); `td` puts the TD error r + gamma V(s') - V(s) in the place of every reward, so that what later
+    weights multiply is small; `paper` subtracts V of every later state inside the sum, which is Eq. 2 literally.
     """
     if baseline == "none" or value is None:
         return to_go(weight * reward, gamma)
+    if baseline == "td":
+        return to_go(weight * (reward + gamma * value[..., 1:] - value[..., :-1]), gamma)
     if baseline == "paper":
         return to_go(weight * (reward - value[..., 1:]), gamma)
     return to_go(weight * reward, gamma) - weight * value[..., :-1]

@@ -51,7 +51,7 @@ ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 TRACES = (0.95, 0.0)
 ADVANTAGES = tuple(f"advantage, lambda {trace:g}" for trace in TRACES)
-COLUMNS = (*BASELINES, "value, always", *ADVANTAGES, f"{ADVANTAGES[0]}, always")
+COLUMNS = (*BASELINES, "value, always", "td, always", *ADVANTAGES, f"{ADVANTAGES[0]}, always")
 """Baselines as HPG subtracts them, then advantages as the learners with a critic use them: left out where the goal was
 chosen because of the episode itself, or (always) not."""
 
@@ -208,9 +208,12 @@ def estimated(
     for estimator in estimators:
         weight = weights(log_rho, result, estimator) * goal_shares(batch.used & is_goal.all(axis=1))
         found.append(coefficients(weight, result.reward))
-        found.append(coefficients(weight, tailed, 1.0, jnp.where(free, subtracted, 0.0), "value"))
+        unbiased = jnp.where(free, subtracted, 0.0)
+        found.append(coefficients(weight, tailed, 1.0, unbiased, "value"))
+        found.append(coefficients(weight, result.reward, 1.0, unbiased, "td"))
         found.append(coefficients(weight, result.reward, 1.0, subtracted, "paper"))
         found.append(coefficients(weight, tailed, 1.0, subtracted, "value"))
+        found.append(coefficients(weight, result.reward, 1.0, subtracted, "td"))
         gains = [advantages(log_step, result, seen, 1.0, trace)[0] for trace in TRACES]
         found += [weight * jnp.where(free, gain, gain + seen[..., :-1]) for gain in gains]
         found.append(weight * gains[0])
