@@ -24,7 +24,7 @@ from hindsight.training.run import machine, versions
 from hindsight.types import Array
 
 FAMILIES = ("FetchPush-v4", "FetchPickAndPlace-v4", "HandReach-v3", "HandManipulateBlock-v1")
-NUM, PROCESSES, ROUNDS = 64, 16, 9
+NUM, PROCESSES, ROUNDS, PAUSE = 64, 16, 9, 0.3
 
 
 def _actions(env_id: str, steps: int, num: int) -> Array:
@@ -172,31 +172,48 @@ def _with_controls(model: Any, data: Any, states: Array, physics: Any) -> Array:
 
 
 def rounds(players: dict[str, Round]) -> dict[str, Array]:
-    """The rates of all in each of some rounds, in turn, after one to warm up: the machine's speed may drift."""
-    found = [{name: player() for name, player in players.items()} for _ in range(ROUNDS + 1)]
-    return {name: np.array([one[name] for one in found[1:]]) for name in players}
+    """The rates of all in each of some rounds, after one to warm up: the machine's speed may drift.
+
+    Each round has another order, and a pause before each player: threads of the one before may not sleep at once.
+    """
+    rng = np.random.default_rng(0)
+    found: dict[str, list[float]] = {name: [] for name in players}
+    for _ in range(ROUNDS + 1):
+        for i in rng.permutation(len(players)):
+            name = list(players)[i]
+            time.sleep(PAUSE)
+            found[name].append(players[name]())
+    return {name: np.array(rates[1:]) for name, rates in found.items()}
+
+
+def compare(mine: Round, others: dict[str, Round]) -> dict[str, Any]:
+    """Our rate and theirs."""
+    rates = rounds({"hindsight": mine} | others)
+    return {name: compared(rates["hindsight"], rate) for name, rate in rates.items()}
 
 
 def run() -> dict[str, Any]:
     threads = os.cpu_count() or 1
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for env_id in FAMILIES:
         spec = make(env_id).spec
         horizon = int(spec.max_episode_steps or 50) if spec else 50
         with warnings.catch_warnings(), ExitStack() as stack:
             warnings.simplefilter("ignore")
             states = passed_through(env_id, horizon)
-            players = {
-                "hindsight": ours(env_id, horizon, threads, stack),
-                "bare mj_step": bare(states, env_id, threads),
-                "bare mj_step, in step": bare_together(states, env_id, threads),
+            mine = ours(env_id, horizon, threads, stack)
+            # First by ourselves: the sixteen processes of AsyncVectorEnv, even idle, would disturb.
+            limits = {"bare mj_step": bare(states, env_id, threads)}
+            limits["bare mj_step, in step"] = bare_together(states, env_id, threads)
+            rows[env_id] = compare(mine, limits)
+            peers: dict[str, Round | None] = {
                 "Gymnasium-Robotics, one env": single(env_id, horizon),
                 "SyncVectorEnv": vector(env_id, horizon, "sync", stack),
                 "AsyncVectorEnv": vector(env_id, horizon, "async", stack),
                 "EnvPool": envpool(env_id, horizon, threads),
             }
-            rates = rounds({name: player for name, player in players.items() if player is not None})
-        rows[env_id] = {name: compared(rates["hindsight"], rates[name]) if name in rates else None for name in players}
+            there = {name: peer for name, peer in peers.items() if peer is not None}
+            rows[env_id] |= dict.fromkeys(peers) | {k: v for k, v in compare(mine, there).items() if k in there}
     return {"envs": rows, "num_envs": NUM, "threads": threads, "machine": machine(), "versions": dict(versions())}
 
 
