@@ -8,7 +8,7 @@ EXPERIMENT = Experiment(
     where="ours",
     entries=(
         Training("slide", "FetchSlide-v4", label="FetchSlide"),
-        Training("pick", "FetchPickAndPlace-v4", label="FetchPickAndPlace"),
+        Training("pick", "FetchPickAndPlace-v4", stop_at=1_000_000, label="FetchPickAndPlace"),
     ),
     columns=("label", "by_seed", "best", "reached", "moved", "steps", "minutes", "command"),
 )
