@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from hindsight.config import DQNConfig, TrainConfig, from_json
+from hindsight.config import DQNConfig, PriorityConfig, ReplayConfig, TrainConfig, from_json
 from hindsight.errors import HindsightError
+from hindsight.gradients.config import LEARNERS
+from hindsight.gradients.presets import preset as gradient_preset
+from hindsight.presets import PresetName, preset
 from hindsight.schedules import Schedule
 from hindsight.settings import flatten, plain, with_settings
 
@@ -16,6 +19,23 @@ CONFIG = TrainConfig(env="X-v0")
 @pytest.mark.parametrize("config", [CONFIG, TrainConfig(env="Y-v0", env_kwargs={"bits": 3}, agent=DQNConfig())])
 def test_survives_json(config: TrainConfig) -> None:
     assert from_json(json.loads(json.dumps(plain(config)))) == config
+
+
+@pytest.mark.parametrize("name", get_args(PresetName))
+@pytest.mark.parametrize("task", ["Reach", "Push", "Slide", "PickAndPlace", "X"])
+def test_presets_fit_together(task: str, name: str) -> None:
+    config = preset(f"Fetch{task}-v4", discrete=False, horizon=50, name=name)
+    assert config.env == f"Fetch{task}-v4"
+    if name == "her":
+        assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
+
+
+@pytest.mark.parametrize("method", LEARNERS)
+def test_policy_gradients_on_objects(method: str) -> None:
+    push, maze = (gradient_preset(method, env, False, 50).agent for env in ("FetchPush-v4", "Maze-v0"))
+    assert (push.unmet, push.spread, push.until_reached) == (True, True, True)
+    assert (maze.unmet, maze.spread, maze.until_reached) == (False, False, False)
+    assert push.estimator == ("weighted" if method == "hpg" else "step")
 
 
 def test_settings_by_dotted_name_and_nested() -> None:

@@ -33,7 +33,7 @@ def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> Tra
         return _paper(env, discrete, horizon, normalize=name == "paper-normalized")
     config = _default(env, discrete, horizon)
     if name == "her":
-        return replace(config, replay=ReplayConfig())
+        return replace(config, replay=ReplayConfig(), priority=PriorityConfig())
     if name.startswith("hper"):
         steps = 500_000 if env.startswith("FetchPush") else config.steps
         replay, priority = (_HPER, _TWO_QUEUES) if name == "hper" else (_HPER_SINGLE, _SINGLE_QUEUE)

@@ -54,6 +54,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"method": "a2c", "config": OnPolicyConfig("x", agent=PPOConfig())}, "does not fit"),
         ({"method": "a3c", "simulator": "jax"}, "threads of their own"),
         ({"method": "ppo", "simulator": "jax", "agent": {"unmet": True}}, "outside of JAX"),
+        ({"method": "ppo", "simulator": "jax", "agent": {"spread": True}}, "outside of JAX"),
     ):
         with pytest.raises(HindsightError, match=message):
             hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings)

@@ -97,6 +97,39 @@ def test_conjugate_gradient_and_line_search() -> None:
     assert [float(x) for x in line_search(lambda size: size < 0, 4)] == [0.0, 4]
 
 
+def test_a_critic_may_have_a_lambda_of_its_own() -> None:
+    same, its_own, both = (
+        batch_of("a2c", True, trace=trace, critic_trace=critic)[1]
+        for trace, critic in ((0.0, None), (0.0, 1.0), (1.0, None))
+    )
+    jax.tree.map(np.testing.assert_array_equal, same.policy, its_own.policy)
+    differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), same.critic, its_own.critic)
+    assert max(jax.tree.leaves(differs)) > 1e-5
+    differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), same.policy, both.policy)
+    assert max(jax.tree.leaves(differs)) > 1e-5
+
+
+def test_how_goals_are_chosen_and_counted() -> None:
+    spec = inspect(LineEnv())
+    for settings in ({}, {"until_reached": True}, {"spread": True, "goals": 2}, {"unmet": True, "hindsight": False}):
+        agent = TRPOConfig(**({"hidden": (8,), "pursued": False} | settings))
+        config = OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=agent)
+        learner = make_learner(config.agent, spec)
+        player = Player(config, spec, learner, LocalEnvs(LineEnv, 5, spec.horizon))
+        policy = jax.tree.map(np.asarray, learner.init(jax.random.key(0)).policy)
+        episodes = player.play(policy, Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1))), 1)
+        batch, _ = player.relabel(episodes, 1)
+        assert bool(batch.ends) == ("until_reached" in settings)  # the env itself goes on
+        assert not player.ends
+        if "spread" in settings:  # the second is the farthest of all from the first
+            first, second = batch.goal[:, 0, 0]
+            achieved = spec.goal(episodes.achieved_goal[:, 1:][episodes.real])
+            assert abs(second - first) == np.abs(achieved - first).max()
+        if "unmet" in settings:
+            met = spec.reached(episodes.achieved_goal[:, 0], episodes.desired_goal)
+            np.testing.assert_array_equal(batch.counts[0], ~met)
+
+
 def batch_of(method: str, discrete: bool, **settings: Any) -> tuple[Any, Any, Any]:
     spec: GoalEnvSpec = inspect(LineEnv(discrete))
     small = {"goals": 6, "rows": 64, "hidden": [16]} | settings
@@ -129,7 +162,7 @@ def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> 
         assert max(jax.tree.leaves(moved)) > 0
 
 
-@pytest.mark.parametrize("baseline", ["value", "paper"])
+@pytest.mark.parametrize("baseline", ["value", "td", "paper"])
 def test_hpg_with_a_baseline_trains_its_critic(baseline: str) -> None:
     before, after, metrics = batch_of("hpg", True, baseline=baseline)
     moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before.critic, after.critic)

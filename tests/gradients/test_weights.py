@@ -217,18 +217,21 @@ def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: 
 
 
 @pytest.mark.parametrize(
-    ("with_value", "leave_one_out", "unbiased"), [(False, False, True), (True, False, False), (True, True, True)]
+    ("kind", "leave_one_out", "unbiased"),
+    [("none", False, True), ("value", False, False), ("value", True, True), ("td", False, False), ("td", True, True)],
 )
 def test_a_baseline_for_goals_that_were_reached_must_leave_the_episode_out(
-    with_value: bool, leave_one_out: bool, unbiased: bool
+    kind: Baseline, leave_one_out: bool, unbiased: bool
 ) -> None:
     """All batches of two episodes. Goals are chosen because the batch reached them: with a baseline, a selection."""
-    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if with_value else None
+    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if kind != "none" else None
     chance = np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)).ravel() / GOALS
     goal, sequence = np.divmod(np.arange(GOALS * COUNT), COUNT)
     pairs = np.stack(np.meshgrid(*[np.arange(GOALS * COUNT)] * 2), axis=-1).reshape(-1, 2)
     found = jax.vmap(
-        lambda i: estimate(jnp.asarray(sequence)[i], jnp.asarray(goal)[i], "per_decision", value, True, leave_one_out)
+        lambda i: estimate(
+            jnp.asarray(sequence)[i], jnp.asarray(goal)[i], "per_decision", value, True, leave_one_out, kind
+        )
     )(pairs)
     expected = np.tensordot(chance[pairs].prod(axis=1), found, axes=1)
     error = np.abs(expected - jax.grad(mean_return)(LOGITS)).max()

@@ -53,6 +53,8 @@ def uneven(policy: Any) -> Any:
         (HPGConfig(baseline="value", hindsight=False), "value"),
         (HPGConfig(baseline="value"), "value"),
         (HPGConfig(baseline="value", leave_one_out=False), "value, always"),
+        (HPGConfig(baseline="td"), "td"),
+        (HPGConfig(baseline="td", leave_one_out=False), "td, always"),
         (A2CConfig(), "advantage, lambda 0.95"),
         (A2CConfig(leave_one_out=False), "advantage, lambda 0.95, always"),
         (A2CConfig(trace=0.0, estimator="step"), "advantage, lambda 0"),

@@ -48,7 +48,7 @@ class Agent(Protocol):
         """Greedy actions, by parameters in NumPy."""
 
     def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
-        """What chooses actions with exploration, by parameters in NumPy, for the steps of one round of episodes."""
+        """What chooses actions with exploration, by parameters in NumPy, for the episodes of one cycle."""
 
 
 def make_agent(config: DDPGConfig | DQNConfig, spec: GoalEnvSpec) -> Agent:

@@ -61,12 +61,16 @@ def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: fl
     return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
 
 
-def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool) -> GoalBatch:
-    """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode."""
-    own = spec.goal(episodes.desired_goal)
-    all_of_them = np.ones((1, len(episodes)), np.bool_)
-    one = np.ones(1, np.bool_)
-    return _batch(episodes, own, own[None], episodes.success[None], all_of_them, one, one, ends)
+def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool, unmet: bool = False) -> GoalBatch:
+    """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode.
+
+    If `unmet`, without the episodes that met theirs when they began.
+    """
+    own, one = spec.goal(episodes.desired_goal), np.ones(1, np.bool_)
+    counts = np.ones((1, len(episodes)), np.bool_)
+    if unmet:
+        counts = ~spec.reached(episodes.achieved_goal[:, 0], episodes.desired_goal)[None]
+    return _batch(episodes, own, own[None], episodes.success[None], counts, one, one, ends)
 
 
 def hindsight_goals(

@@ -31,19 +31,21 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
         return OnPolicyConfig(env, steps=steps, agent=LEARNERS[method](**settings))
     easy = env.startswith("FetchReach")
     if not discrete:
-        settings |= {"gamma": 0.98, "within_box": True, "unmet": not easy}
+        settings |= {"gamma": 0.98, "within_box": True}
         if method in ("a2c", "a3c"):  # one small step per batch: here noise costs more than the bias of a baseline
             settings |= {"leave_one_out": False, "pursued": False}
             if method == "a2c":  # nothing bounds its steps once the policy is sharp
                 settings["learning_rate"] = Schedule.parse("linear(1e-3, 1e-4)")
-        if not easy:
+        if env.startswith(("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")):
             # Few episodes of a batch move the object. Pursued goals teach nothing yet but noise, and those that are met
-            # from the start teach to leave it alone; many small steps average out the noise of the others. Products of
-            # ratios over 50 steps leave a few episodes per goal, those of the step alone leave most.
-            settings |= {"goals": 32, "spread": True, "until_reached": True, "pursued": False, "deviation": 1.0}
-            settings |= {"estimator": "step"}
+            # from the start teach to leave it alone. Products of ratios over 50 steps leave a few episodes per goal,
+            # the ratios of single steps leave most; those need advantages, which HPG does not have.
+            settings |= {"goals": 32, "spread": True, "unmet": True, "until_reached": True}
+            settings |= {"pursued": False, "deviation": 1.0}
+            if method != "hpg":
+                settings["estimator"] = "step"
             if method == "trpo":
-                settings |= {"max_kl": 2e-3}
+                settings["max_kl"] = 2e-3
     return OnPolicyConfig(
         env,
         steps=(128_000 if method in ("a2c", "a3c") else 64_000) if easy else 2_000_000,

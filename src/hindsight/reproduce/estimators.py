@@ -203,12 +203,11 @@ def estimated(
     seen = value[time, goal, state]  # [G, N, T+1]
     free = chosen_anyway(batch.hit, batch.asked)
     subtracted = followed(seen, result)
-    tailed = with_tails(result, subtracted, 1.0)
+    tailed, unbiased = with_tails(result, subtracted, 1.0), jnp.where(free, subtracted, 0.0)
     found = []
     for estimator in estimators:
         weight = weights(log_rho, result, estimator) * goal_shares(batch.used & is_goal.all(axis=1))
         found.append(coefficients(weight, result.reward))
-        unbiased = jnp.where(free, subtracted, 0.0)
         found.append(coefficients(weight, tailed, 1.0, unbiased, "value"))
         found.append(coefficients(weight, result.reward, 1.0, unbiased, "td"))
         found.append(coefficients(weight, result.reward, 1.0, subtracted, "paper"))

@@ -102,7 +102,7 @@ class Player:
         self.ends = self.ends or self._ends(episodes)
         ends = self.ends or agent.until_reached
         if not agent.hindsight:
-            return own_goals(episodes, spec, ends), 1.0
+            return own_goals(episodes, spec, ends, agent.unmet), 1.0
         rng = np.random.default_rng((self.config.seed, number, 1))
         may = newly_met(episodes, spec) if agent.unmet else episodes.real
         box = spec if agent.within_box else None
