@@ -17,7 +17,7 @@ from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
 from hindsight.errors import HindsightError
 from hindsight.gradients.batch import choose_goals, farthest, hindsight_goals, newly_met
-from hindsight.gradients.config import LEARNERS, OnPolicyConfig, PPOConfig, TRPOConfig
+from hindsight.gradients.config import LEARNERS, HPGConfig, OnPolicyConfig, PPOConfig, TRPOConfig
 from hindsight.gradients.learner import make_learner
 from hindsight.gradients.model import Model
 from hindsight.gradients.ppo import surrogate
@@ -130,7 +130,18 @@ def test_how_goals_are_chosen_and_counted() -> None:
             np.testing.assert_array_equal(batch.counts[0], ~met)
 
 
-def batch_of(method: str, discrete: bool, **settings: Any) -> tuple[Any, Any, Any]:
+def test_hpg_may_learn_from_a_batch_several_times() -> None:
+    """Each time with the importance weights of the policy as it then is."""
+    settings = {"baseline": "td", "pursued": True}
+    _, together, _ = batch_of("hpg", True, updates=3, **settings)
+    _, in_turn, _ = batch_of("hpg", True, repeat=3, **settings)
+    _, once, _ = batch_of("hpg", True, **settings)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, in_turn)
+    differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), together.policy, once.policy)
+    assert max(jax.tree.leaves(differs)) > 1e-3
+
+
+def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> tuple[Any, Any, Any]:
     spec: GoalEnvSpec = inspect(LineEnv(discrete))
     small = {"goals": 6, "rows": 64, "hidden": [16]} | settings
     config = with_settings(
@@ -143,7 +154,11 @@ def batch_of(method: str, discrete: bool, **settings: Any) -> tuple[Any, Any, An
     episodes = player.play(jax.tree.map(np.asarray, state.policy), scale, 1)
     batch, _ = player.relabel(episodes, 1)
     update = jax.jit(learner.update)
-    return state, *update(state, scale, batch, learner.rates(0.0), jax.random.key(1))
+    keys = [jax.random.key(1)] if repeat == 1 else jax.random.split(jax.random.key(1), repeat)
+    after = state
+    for key in keys:
+        after, metrics = update(after, scale, batch, learner.rates(0.0), key)
+    return state, after, metrics
 
 
 @pytest.mark.parametrize(
@@ -237,3 +252,5 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(HindsightError, match=message):
             with_settings(config, settings)
+    with pytest.raises(HindsightError, match="importance weights"):
+        OnPolicyConfig("x", agent=HPGConfig(updates=2, hindsight=False))

@@ -65,6 +65,8 @@ class HPGConfig(PolicyGradientConfig):
     method: Literal["hpg"] = "hpg"
     baseline: Literal["none", "value", "td", "paper"] = "none"
     """None, V(s,g,t), TD errors in the place of rewards, or the paper's Eq. 2 literally."""
+    updates: int = 1
+    """Steps of Adam per batch; importance weights are computed anew for each, which needs hindsight if it is not 1."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,13 @@ class OnPolicyConfig(RunConfig):
 
     def __post_init__(self) -> None:
         check_ranges(self, _RANGES)
+        if isinstance(self.agent, HPGConfig) and self.agent.updates > 1 and not self.agent.hindsight:
+            raise HindsightError("agent.updates above 1 needs importance weights: leave agent.hindsight on")
 
 
 _RANGES = Ranges(
-    at_least_1="agent.critic_updates agent.workers agent.epochs agent.minibatches agent.conjugate_steps "
-    "agent.backtracks",
+    at_least_1="agent.critic_updates agent.updates agent.workers agent.epochs agent.minibatches "
+    "agent.conjugate_steps agent.backtracks",
     not_negative="agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
     "agent.damping",
     positive="agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized "

@@ -1,4 +1,4 @@
-"""Hindsight policy gradient (Rauber et al., 2019): one step of Adam along the estimated gradient per batch."""
+"""Hindsight policy gradient (Rauber et al., 2019): a step of Adam along the estimated gradient, or some, per batch."""
 
 from __future__ import annotations
 
@@ -39,9 +39,22 @@ from hindsight.types import Tensor
 def update(
     model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
 ) -> tuple[State, Metrics]:
-    """One update from a batch of episodes under its goals."""
+    """The updates from a batch of episodes under its goals; each weighs the episodes anew."""
     config = model.config
     assert isinstance(config, HPGConfig)
+    if config.updates == 1:
+        return _step(model, config, state, scale, batch, rates, key)
+
+    def step(state: State, key: Tensor) -> tuple[State, Metrics]:
+        return _step(model, config, state, scale, batch, rates, key)
+
+    state, metrics = jax.lax.scan(step, state, jax.random.split(key, config.updates))
+    return state, {name: jnp.mean(values) for name, values in metrics.items()}
+
+
+def _step(
+    model: Model, config: HPGConfig, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+) -> tuple[State, Metrics]:
     inputs, time = goal_inputs(model, scale, batch)
     result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
     free = may_subtract(model, batch)
