@@ -24,7 +24,7 @@ from hindsight.training.run import machine, versions
 from hindsight.types import Array
 
 FAMILIES = ("FetchPush-v4", "FetchPickAndPlace-v4", "HandReach-v3", "HandManipulateBlock-v1")
-NUM, PROCESSES, ROUNDS, PAUSE = 64, 16, 9, 0.3
+NUM, PROCESSES, ROUNDS, PAUSE = 64, 16, 9, 0.1
 
 
 def _actions(env_id: str, steps: int, num: int) -> Array:
