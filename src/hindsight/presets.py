@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from hindsight.config import DDPGConfig, DQNConfig, PriorityConfig, ReplayConfig, TrainConfig
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
+from hindsight.settings import OBJECT_TASKS
 
 PresetName = Literal["default", "her", "hper", "hper-single", "paper", "paper-normalized"]
 
@@ -75,7 +76,7 @@ def _paper(env: str, discrete: bool, horizon: int, normalize: bool) -> TrainConf
 def _default(env: str, discrete: bool, horizon: int) -> TrainConfig:
     if env.startswith("FetchReach"):
         return TrainConfig(env, steps=10_000, updates_per_cycle=80, eval_every=1, eval_episodes=20)
-    if env.startswith(("FetchPush", "FetchPickAndPlace", "FetchSlide", "HandManipulate")):
+    if env.startswith(OBJECT_TASKS):
         config = TrainConfig(
             env,
             steps=2_000_000,

@@ -14,6 +14,9 @@ from tyro.conf import Suppress
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
 
+OBJECT_TASKS = ("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")
+"""How the ids of tasks begin in which an object must be moved: their presets differ from those of reaching."""
+
 
 @dataclass(frozen=True)
 class CheckpointConfig:

@@ -42,12 +42,12 @@ def update(
     """The updates from a batch of episodes under its goals; each weighs the episodes anew."""
     config = model.config
     assert isinstance(config, HPGConfig)
-    if config.updates == 1:
-        return _step(model, config, state, scale, batch, rates, key)
 
     def step(state: State, key: Tensor) -> tuple[State, Metrics]:
         return _step(model, config, state, scale, batch, rates, key)
 
+    if config.updates == 1:
+        return step(state, key)
     state, metrics = jax.lax.scan(step, state, jax.random.split(key, config.updates))
     return state, {name: jnp.mean(values) for name, values in metrics.items()}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hindsight.gradients.config import LEARNERS, OnPolicyConfig
 from hindsight.schedules import Schedule
+from hindsight.settings import OBJECT_TASKS
 
 
 def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfig:
@@ -36,7 +37,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             settings |= {"leave_one_out": False, "pursued": False}
             if method == "a2c":  # nothing bounds its steps once the policy is sharp
                 settings["learning_rate"] = Schedule.parse("linear(1e-3, 1e-4)")
-        if env.startswith(("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")):
+        if env.startswith(OBJECT_TASKS):
             # Few episodes of a batch move the object. Pursued goals teach nothing yet but noise, and those that are met
             # from the start teach to leave it alone. Products of ratios over 50 steps leave a few episodes per goal,
             # the ratios of single steps leave most; those need advantages, which HPG does not have.
