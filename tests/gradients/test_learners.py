@@ -185,6 +185,15 @@ def test_hpg_with_a_baseline_trains_its_critic(baseline: str) -> None:
     assert float(metrics["critic_loss"]) > 0
 
 
+@pytest.mark.parametrize(("method", "settings"), [("hpg", {"baseline": "td"}), ("a2c", {}), ("ppo", {}), ("trpo", {})])
+def test_every_critic_takes_as_many_steps_as_it_is_told(method: str, settings: dict[str, Any]) -> None:
+    """PPO used to ignore `critic_updates`."""
+    few, many = (batch_of(method, True, critic_updates=count, **settings)[1] for count in (1, 4))
+    jax.tree.map(np.testing.assert_array_equal, few.policy, many.policy)
+    assert int(few.critic_optimizer.count) == 1
+    assert int(many.critic_optimizer.count) == 4
+
+
 @pytest.mark.parametrize(("kl", "discrete"), [("exact", True), ("sampled", False)])
 def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
     _, _, metrics = batch_of("trpo", discrete, kl=kl, max_kl=1e-3)

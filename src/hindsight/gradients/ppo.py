@@ -12,7 +12,7 @@ from hindsight.agents.losses import adam_step
 from hindsight.gradients.actor_critic import Rows, change, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import PPOConfig
-from hindsight.gradients.critic import critic_step
+from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
 from hindsight.networks import Params
@@ -44,10 +44,7 @@ def update(
 
         gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
         policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
-        state, error = critic_step(
-            model, state._replace(policy=policy, policy_optimizer=optimizer), part.lessons, rates
-        )
-        return state, {"critic_loss": error * config.minibatches, "entropy": entropy}
+        return state._replace(policy=policy, policy_optimizer=optimizer), {"entropy": entropy}
 
     def epoch(state: State, key: Tensor) -> tuple[State, Metrics]:
         size = len(rows.weight) // config.minibatches
@@ -56,5 +53,6 @@ def update(
         return jax.lax.scan(step, state, parts)
 
     state, learned = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
-    metrics |= jax.tree.map(jnp.mean, learned)
+    state, fitted = fit_critic(model, state, rows.lessons, rates)
+    metrics |= jax.tree.map(jnp.mean, learned) | fitted
     return state, metrics | change(model, state.policy, rows)

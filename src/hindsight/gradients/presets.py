@@ -28,7 +28,7 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             steps = 400_000
             if method == "ppo":
                 settings |= {"entropy": Schedule.parse("linear(0.02, 0.002)")}
-                settings |= {"learning_rate": Schedule.parse("linear(3e-4, 3e-5)")}
+                settings |= {"learning_rate": Schedule.parse("linear(3e-4, 3e-5)"), "critic_updates": 32}
         return OnPolicyConfig(env, steps=steps, agent=LEARNERS[method](**settings))
     easy = env.startswith("FetchReach")
     if not discrete:
@@ -38,11 +38,10 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             if method == "a2c":  # nothing bounds its steps once the policy is sharp
                 settings["learning_rate"] = Schedule.parse("linear(1e-3, 1e-4)")
         if env.startswith(OBJECT_TASKS):
-            # Few episodes of a batch move the object. Pursued goals teach nothing yet but noise, and those that are met
-            # from the start teach to leave it alone. Products of ratios over 50 steps leave a few episodes per goal,
-            # the ratios of single steps leave most; those need advantages, which HPG does not have.
-            settings |= {"goals": 32, "spread": True, "unmet": True, "until_reached": True}
-            settings |= {"pursued": False, "deviation": 1.0}
+            # Few episodes of a batch move the object, and goals that are met from the start teach to leave it alone.
+            # Products of ratios over 50 steps leave a few episodes per goal, the ratios of single steps leave most;
+            # those need advantages, which HPG does not have.
+            settings |= {"goals": 32, "spread": True, "unmet": True, "until_reached": True, "deviation": 1.0}
             if method != "hpg":
                 settings["estimator"] = "step"
             if method == "trpo":

@@ -41,7 +41,7 @@ from hindsight.gradients.weights import (
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.schedules import Schedule
-from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, play
+from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, learning, play
 from hindsight.types import Array, Tensor
 
 LEARNING_RATE = 1e-3
@@ -128,22 +128,10 @@ def trained_by_hpg(
     setting: Setting, learner: Learner, state: State, stops: tuple[int, ...], episodes: int, key: Tensor
 ) -> Iterator[Params]:
     """The policy after each of these numbers of batches."""
-    rates = learner.rates(0.0)
-
-    @jax.jit
-    def learn(state: State, keys: Tensor) -> State:
-        def batch_and_update(state: State, key: Tensor) -> tuple[State, None]:
-            first, second, third = jax.random.split(key, 3)
-            keys = jax.random.split(first, episodes)
-            played = play(setting.env, setting.model, state.policy, setting.scale, setting.world.horizon, keys)
-            batch = in_hindsight(played, learner.config.goals, second)
-            return learner.update(state, setting.scale, batch, rates, third)[0], None
-
-        return jax.lax.scan(batch_and_update, state, keys)[0]
-
-    done = 0
+    learn = learning(learner, setting.env, setting.scale, setting.world.horizon, episodes)
+    rates, done = learner.rates(0.0), 0
     for stop in stops:
-        state = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done))
+        state, *_ = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done), rates)
         done = stop
         yield state.policy
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import OnPolicyConfig
-from hindsight.gradients.learner import make_learner
+from hindsight.gradients.learner import Learner, make_learner
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Rates, State
 from hindsight.networks import Params, to_numpy
@@ -33,25 +33,13 @@ def train_in_jax(
     """Train, from a checkpoint if one is given, yielding after every `eval_every` batches."""
     learner = make_learner(config.agent, spec)
     scale = fixed_scale(env, spec)
-    agent, horizon, episodes = config.agent, spec.horizon, config.episodes_per_cycle
+    horizon = spec.horizon
     start, key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
     now = OnPolicyState(learner.init(start))
     if resumed is not None:
         restore(now, resumed)
 
-    @jax.jit
-    def learn(state: State, keys: Tensor, rates: Rates) -> tuple[State, Tensor, Tensor, Any]:
-        """One batch and update per key: play, choose goals among those achieved, learn."""
-
-        def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
-            first, second, third = jax.random.split(key, 3)
-            played = play(env, learner.model, state.policy, scale, horizon, jax.random.split(first, episodes))
-            batch = in_hindsight(played, agent.goals, second, agent.pursued) if agent.hindsight else as_pursued(played)
-            state, metrics = learner.update(state, scale, batch, rates, third)
-            return state, (played["length"].sum(), played["success"].mean(), metrics)
-
-        state, (lengths, successes, metrics) = jax.lax.scan(batch_and_update, state, keys)
-        return state, lengths.sum(), successes.mean(), jax.tree.map(jnp.mean, metrics)
+    learn = learning(learner, env, scale, horizon, config.episodes_per_cycle)
 
     @jax.jit
     def score(policy: Params) -> tuple[Tensor, Tensor]:
@@ -78,6 +66,32 @@ def train_in_jax(
         policy = Policy.of(spec, learner, to_numpy(now.learner.policy), scale)
         yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, now.step >= config.steps, now)
         clock.lap("write")
+
+
+def learning(
+    learner: Learner, env: JaxEnv, scale: Scale, horizon: int, episodes: int
+) -> Callable[[State, Tensor, Rates], tuple[State, Tensor, Tensor, Any]]:
+    """(state, keys, rates) -> a new state, transitions, success and metrics: one batch of episodes and update per key.
+
+    Each plays, chooses goals among those achieved, and learns.
+    """
+    config = learner.config
+
+    @jax.jit
+    def learn(state: State, keys: Tensor, rates: Rates) -> tuple[State, Tensor, Tensor, Any]:
+        def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
+            first, second, third = jax.random.split(key, 3)
+            played = play(env, learner.model, state.policy, scale, horizon, jax.random.split(first, episodes))
+            batch = as_pursued(played)
+            if config.hindsight:
+                batch = in_hindsight(played, config.goals, second, config.pursued)
+            state, metrics = learner.update(state, scale, batch, rates, third)
+            return state, (played["length"].sum(), played["success"].mean(), metrics)
+
+        state, (lengths, successes, metrics) = jax.lax.scan(batch_and_update, state, keys)
+        return state, lengths.sum(), successes.mean(), jax.tree.map(jnp.mean, metrics)
+
+    return learn
 
 
 def play(
