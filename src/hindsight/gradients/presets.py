@@ -27,7 +27,6 @@ def preset(method: str, env: str, discrete: bool, horizon: int) -> OnPolicyConfi
             settings |= {"waves": 4, "entropy": Schedule.parse(0.005), "leave_one_out": False}
             steps = 400_000
             if method == "ppo":
-                steps = 700_000
                 settings |= {"waves": 8, "entropy": Schedule.parse("linear(0.02, 0.002)")}
                 settings |= {"learning_rate": Schedule.parse("linear(3e-4, 3e-5)"), "critic_updates": 32}
         return OnPolicyConfig(env, steps=steps, agent=LEARNERS[method](**settings))
