@@ -23,23 +23,17 @@ class Lessons(NamedTuple):
     weight: Tensor  # [R]
 
 
-def critic_step(model: Model, state: State, lessons: Lessons, rates: Rates) -> tuple[State, Tensor]:
-    """One step of Adam on the weighted squared error of the critic; also that error."""
+def fit_critic(model: Model, state: State, lessons: Lessons, rates: Rates) -> tuple[State, Metrics]:
+    """`critic_updates` steps of Adam on the weighted squared error of the critic; also that error before them."""
 
     def loss(critic: Params) -> Tensor:
         error = lessons.target - model.value(critic, lessons.inputs, lessons.time)
         return jnp.sum(lessons.weight * error**2)
 
-    error, gradient = jax.value_and_grad(loss)(state.critic)
-    critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
-    return state._replace(critic=critic, critic_optimizer=optimizer), error
-
-
-def fit_critic(model: Model, state: State, lessons: Lessons, rates: Rates) -> tuple[State, Metrics]:
-    """`critic_updates` steps of the critic on the same lessons."""
-
     def step(state: State, _: None) -> tuple[State, Tensor]:
-        return critic_step(model, state, lessons, rates)
+        error, gradient = jax.value_and_grad(loss)(state.critic)
+        critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
+        return state._replace(critic=critic, critic_optimizer=optimizer), error
 
     state, errors = jax.lax.scan(step, state, None, model.config.critic_updates)
     return state, {"critic_loss": errors[0]}

@@ -35,7 +35,7 @@ def update(
     draw, order = jax.random.split(key)
     rows, metrics = prepare(model, state, scale, batch, draw)
 
-    def step(state: State, part: Rows) -> tuple[State, Metrics]:
+    def step(state: State, part: Rows) -> tuple[State, Tensor]:
         def loss(policy: Params) -> tuple[Tensor, Tensor]:
             entropy = pursued_entropy(model, policy, scale, batch)
             log_ratio = model.log_prob(model.distribution(policy, part.inputs), part.action) - part.log_prob
@@ -44,15 +44,14 @@ def update(
 
         gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
         policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
-        return state._replace(policy=policy, policy_optimizer=optimizer), {"entropy": entropy}
+        return state._replace(policy=policy, policy_optimizer=optimizer), entropy
 
-    def epoch(state: State, key: Tensor) -> tuple[State, Metrics]:
+    def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
         size = len(rows.weight) // config.minibatches
         shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
         parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
         return jax.lax.scan(step, state, parts)
 
-    state, learned = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
+    state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
     state, fitted = fit_critic(model, state, rows.lessons, rates)
-    metrics |= jax.tree.map(jnp.mean, learned) | fitted
-    return state, metrics | change(model, state.policy, rows)
+    return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | change(model, state.policy, rows)
