@@ -52,7 +52,8 @@ def entries() -> list[Training | Use]:
     for method in ("ppo", "trpo"):
         found += both("bits-32", bits, "bit flip, 32 bits", 17.00, method, env_kwargs={"bits": 32}, seeds=(0, 1, 2))
     for method in LEARNERS:
-        found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings={"steps": 60_000})
+        short = {"steps": 60_000, "eval_every": 10}
+        found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings=short)
     found += both("rooms-long", rooms, "four rooms, 400,000 steps", 18.84, "ppo")[:1]
     return found
 

@@ -19,7 +19,7 @@ EXPERIMENT = Experiment(
             label="FetchReach, ppo without hindsight",
             main=False,
         ),
-        Training("push-ppo", PUSH, method="ppo", label="FetchPush, ppo", seeds=(0,)),
+        Training("push-ppo", PUSH, method="ppo", label="FetchPush, ppo with a replayed critic", seeds=(0, 1)),
         Training("push-trpo", PUSH, method="trpo", label="FetchPush, trpo", seeds=(0,), main=False),
     ),
     columns=("label", "by_seed", "estimate", "best", "first", "steps", "minutes", "command"),

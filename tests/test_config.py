@@ -33,7 +33,10 @@ def test_presets_fit_together(task: str, name: str) -> None:
 @pytest.mark.parametrize("method", LEARNERS)
 def test_policy_gradients_on_objects(method: str) -> None:
     push, maze = (gradient_preset(method, env, False, 50).agent for env in ("FetchPush-v4", "Maze-v0"))
-    assert (push.unmet, push.spread, push.until_reached) == (True, True, True)
+    if method == "ppo":  # whose hindsight goals are those of replay
+        assert push.critic == "replayed"
+    else:
+        assert (push.unmet, push.spread, push.until_reached) == (True, True, True)
     assert (maze.unmet, maze.spread, maze.until_reached) == (False, False, False)
     assert push.estimator == ("weighted" if method == "hpg" else "step")
 

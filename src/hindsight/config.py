@@ -154,7 +154,7 @@ class TrainConfig(RunConfig):
         check_ranges(self, _RANGES)
         if self.simulator == "jax":
             raise HindsightError("simulator jax is for policy gradients: choose auto, threads, processes or inline")
-        _check_replay(self.replay, self.priority)
+        check_replay(self.replay, self.priority)
 
 
 _RANGES = Ranges(
@@ -170,8 +170,9 @@ _RANGES = Ranges(
 )
 
 
-def _check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
+def check_replay(replay: ReplayConfig, priority: PriorityConfig | None = None) -> None:
     """Raise HindsightError naming settings that do not go together."""
+    priority = priority or PriorityConfig()
     stored, prioritised = replay.goals_chosen == "stored", priority.index != "none"
     refused = (
         (

@@ -18,7 +18,7 @@ _SETTLING = DDPGConfig(
     critic_learning_rate=Schedule("step", (1e-3, 3e-4, 0.7)),
 )
 # The object's place is the goal, and most early episodes never touch it: replay those that do.
-_OBJECT = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
+REPLAY_MOVED = ReplayConfig(moved_share=0.8, replace_met=Schedule.parse(0.9))
 
 
 def preset(env: str, discrete: bool, horizon: int, name: str = "default") -> TrainConfig:
@@ -87,7 +87,7 @@ def _default(env: str, discrete: bool, horizon: int) -> TrainConfig:
             policy_average=0.9,
             overlap=True,
             agent=_SETTLING,
-            replay=_OBJECT,
+            replay=REPLAY_MOVED,
         )
         if env.startswith("FetchPush"):
             return replace(config, steps=400_000)

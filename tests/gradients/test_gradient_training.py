@@ -50,7 +50,7 @@ def test_an_env_object_with_discrete_actions(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     for settings, message in (
         ({"method": "sarsa"}, "choose from"),
-        ({"method": "ppo", "replay": {"replay_k": 3}}, "unknown setting"),
+        ({"method": "ppo", "replay": {"replay_k": 3}}, "replay.replay_k"),
         ({"method": "a2c", "config": OnPolicyConfig("x", agent=PPOConfig())}, "does not fit"),
         ({"method": "a3c", "simulator": "jax"}, "threads of their own"),
         ({"method": "ppo", "simulator": "jax", "agent": {"unmet": True}}, "outside of JAX"),
@@ -90,6 +90,8 @@ quick = dict(quiet=True, seed=5, num_envs=4, episodes_per_cycle=4, eval_every=2,
 bits = "hindsight/BitFlip-v0"
 for env, method in ((bits, "hpg"), (LineEnv, "a2c"), (LineEnv, "ppo"), (bits, "trpo")):
     hindsight.train(env, method=method, run_dir=f"{sys.argv[1]}/{method}", steps=150, agent=small, **quick)
+hindsight.train(LineEnv, method="ppo", run_dir=f"{sys.argv[1]}/replayed", steps=150,
+                agent=small | {"critic": "replayed", "gamma": 0.9, "random_actions": 0.3}, **quick)
 hindsight.train(LineEnv, method="a3c", run_dir=f"{sys.argv[1]}/a3c", steps=300,
                 agent=small | {"deterministic": True, "workers": 3}, **quick)
 """
@@ -100,7 +102,7 @@ def test_same_seed_same_bytes_in_two_processes(tmp_path: Path) -> None:
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(i)), str(Path(__file__).parents[1])]
         subprocess.run(command, check=True, capture_output=True)
     names = sorted(path.name for path in (tmp_path / "0").iterdir())
-    assert len(names) == 5
+    assert len(names) == 6
     for name in names:
         assert written(tmp_path / "0" / name) == written(tmp_path / "1" / name), name
 

@@ -117,7 +117,7 @@ def test_how_goals_are_chosen_and_counted() -> None:
         learner = make_learner(config.agent, spec)
         player = Player(config, spec, learner, LocalEnvs(LineEnv, 5, spec.horizon))
         policy = jax.tree.map(np.asarray, learner.init(jax.random.key(0)).policy)
-        episodes = player.play(policy, Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1))), 1)
+        episodes = player.play(policy, Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1))), 1, 0.0)
         batch, _ = player.relabel(episodes, 1)
         assert bool(batch.ends) == ("until_reached" in settings)  # the env itself goes on
         assert not player.ends
@@ -151,7 +151,7 @@ def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> t
     state = learner.init(jax.random.key(0))
     scale = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
     player = Player(config, spec, learner, LocalEnvs(lambda: LineEnv(discrete), 5, spec.horizon))
-    episodes = player.play(jax.tree.map(np.asarray, state.policy), scale, 1)
+    episodes = player.play(jax.tree.map(np.asarray, state.policy), scale, 1, 0.0)
     batch, _ = player.relabel(episodes, 1)
     update = jax.jit(learner.update)
     keys = [jax.random.key(1)] if repeat == 1 else jax.random.split(jax.random.key(1), repeat)

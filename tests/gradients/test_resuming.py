@@ -31,6 +31,7 @@ QUICK: dict[str, Any] = {
 }
 
 
+REPLAYED = {"agent.critic": "replayed", "agent.gamma": 0.9, "agent.random_actions": 0.3}
 METHODS: dict[str, dict[str, Any]] = {
     "hpg": {},
     "a2c": {},
@@ -51,6 +52,15 @@ SLOW = [(env, method) for env in STEPS for method in METHODS if (env, method) no
 
 @pytest.mark.parametrize(("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
 def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> None:
+    cut_and_resume(env, method, tmp_path, METHODS[method])
+
+
+@pytest.mark.parametrize("method", ["ppo", pytest.param("trpo", marks=pytest.mark.slow)])
+def test_what_is_replayed_goes_on_too(method: str, tmp_path: Path) -> None:
+    cut_and_resume("test/Line-v0", method, tmp_path, REPLAYED)
+
+
+def cut_and_resume(env: str, method: str, tmp_path: Path, settings: dict[str, Any]) -> None:
     def copy(progress: Progress) -> None:
         while progress.cycle in (3, 4) and not any((tmp_path / "cut" / "checkpoints").glob("0*[0-9]")):
             shutil.rmtree(tmp_path / "cut", ignore_errors=True)
@@ -59,7 +69,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
                 (tmp_path / "part").rename(tmp_path / "cut")
             shutil.rmtree(tmp_path / "part", ignore_errors=True)
 
-    settings = QUICK | METHODS[method] | {"steps": STEPS[env]}
+    settings = QUICK | settings | {"steps": STEPS[env]}
     whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", callbacks=[copy], **settings)
     assert len(Run.open(tmp_path / "cut").metrics) < len(whole.metrics)
     resumed = hindsight.resume(tmp_path / "cut", quiet=True)

@@ -6,29 +6,30 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import change, prepare
+from hindsight.gradients.actor_critic import change, exploration, fit, prepare
 from hindsight.gradients.batch import GoalBatch
-from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
-from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
+from hindsight.gradients.state import Metrics, Rates, State
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
 
 
 def update(
-    model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+    model: Model, state: State, scale: Scale, batch: GoalBatch | Batch, rates: Rates, key: Tensor
 ) -> tuple[State, Metrics]:
     """One update from a batch of episodes under its goals."""
     rows, metrics = prepare(model, state, scale, batch, key)
 
     def loss(policy: Params) -> tuple[Tensor, Tensor]:
-        entropy = pursued_entropy(model, policy, scale, batch)
-        log_pi = model.log_prob(model.distribution(policy, rows.inputs), rows.action)
+        distribution = model.distribution(policy, rows.inputs)
+        entropy = exploration(model, policy, scale, batch, rows, distribution)
+        log_pi = model.log_prob(distribution, rows.action)
         return -jnp.sum(rows.weight * rows.advantage * log_pi) - rates.entropy * entropy, entropy
 
     gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
     policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
     state = state._replace(policy=policy, policy_optimizer=optimizer)
-    state, fitted = fit_critic(model, state, rows.lessons, rates)
+    state, fitted = fit(model, state, rows, rates)
     return state, metrics | fitted | change(model, policy, rows) | {"entropy": entropy}

@@ -8,13 +8,23 @@ import jax.numpy as jnp
 
 from hindsight.gradients.batch import GoalBatch, outcome
 from hindsight.gradients.config import HPGConfig
-from hindsight.gradients.critic import Lessons
+from hindsight.gradients.critic import Lessons, fit_critic
 from hindsight.gradients.model import Model
 from hindsight.gradients.rows import chosen_rows
-from hindsight.gradients.state import Metrics, State, estimator_of, goal_inputs, goal_shares, may_subtract
+from hindsight.gradients.state import (
+    Metrics,
+    Rates,
+    State,
+    estimator_of,
+    goal_inputs,
+    goal_shares,
+    may_subtract,
+    pursued_entropy,
+)
 from hindsight.gradients.weights import advantages, diagnostics, log_ratios, log_steps, weights
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
 
 
@@ -36,10 +46,12 @@ class Rows(NamedTuple):
         return Lessons(self.inputs, self.time, self.target, self.weight * self.free)
 
 
-def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Tensor) -> tuple[Rows, Metrics]:
+def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch | Batch, key: Tensor) -> tuple[Rows, Metrics]:
     """The rows of a batch: importance weights, advantages by the critic, then a draw in proportion to the weights."""
     config = model.config
     assert not isinstance(config, HPGConfig)
+    if isinstance(batch, Batch):
+        return _prepare_anew(model, state, scale, batch, key)
     inputs, time = goal_inputs(model, scale, batch)
     result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
     distribution = model.distribution(state.policy, inputs[..., :-1, :])
@@ -75,10 +87,43 @@ def prepare(model: Model, state: State, scale: Scale, batch: GoalBatch, key: Ten
         take(target),
         take(free),
     )
-    if config.normalize_advantages:
-        deviation = jnp.sqrt(jnp.sum(rows.weight * rows.advantage**2))
-        rows = rows._replace(advantage=rows.advantage / (deviation + 1e-3))
-    return rows, metrics | {"value": jnp.sum(rows.weight * rows.target)}
+    return _normalized(model, rows), metrics | {"value": jnp.sum(rows.weight * rows.target)}
+
+
+def _prepare_anew(model: Model, state: State, scale: Scale, batch: Batch, key: Tensor) -> tuple[Rows, Metrics]:
+    """The same of replayed states under their goals, with actions drawn anew: no ratios, all weights alike."""
+    inputs = model.inputs(scale, batch.observation, batch.goal)
+    distribution = model.distribution(state.policy, inputs)
+    action = model.drawn(distribution, key)
+    value = model.state_value(state.critic, inputs, distribution)
+    advantage = model.action_value(state.critic, inputs, action) - value
+    log_prob, nothing = model.log_prob(distribution, action), jnp.zeros_like(value)
+    weight = jnp.full(len(value), 1.0 / len(value))
+    rows = Rows(inputs, nothing, action, distribution, log_prob, weight, advantage, value, nothing)
+    return _normalized(model, rows), {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
+
+
+def _normalized(model: Model, rows: Rows) -> Rows:
+    assert not isinstance(model.config, HPGConfig)
+    if not model.config.normalize_advantages:
+        return rows
+    deviation = jnp.sqrt(jnp.sum(rows.weight * rows.advantage**2))
+    return rows._replace(advantage=rows.advantage / (deviation + 1e-3))
+
+
+def exploration(
+    model: Model, policy: Params, scale: Scale, batch: GoalBatch | Batch, rows: Rows, distribution: Tensor
+) -> Tensor:
+    """What the weight of the entropy multiplies: entropy as the policy explored; or, in replayed states, how near the
+    policy [R, d] of the rows is to one without any preference."""
+    if not isinstance(batch, Batch):
+        return pursued_entropy(model, policy, scale, batch)
+    return jnp.sum(rows.weight * model.nearness(distribution)) / jnp.maximum(rows.weight.sum(), 1e-9)
+
+
+def fit(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Metrics]:
+    """The critic's lessons from the rows, unless it learns from replay."""
+    return (state, {}) if model.replayed else fit_critic(model, state, rows.lessons, rates)
 
 
 def change(model: Model, policy: Params, rows: Rows) -> Metrics:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hindsight.config import ReplayConfig, check_replay
 from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
-from hindsight.settings import Ranges, RunConfig, check_ranges, with_settings
+from hindsight.settings import Ranges, RunConfig, check_ranges, flatten, with_settings
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class ActorCriticConfig(PolicyGradientConfig):
     """Lambda of what the critic learns; the same if not given."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation over the batch."""
+    critic: Literal["episodes", "replayed"] = "episodes"
+    """V, learnt from the batch's episodes; or Q, learnt from all stored ones, which are replayed with hindsight."""
+    critic_batch: int = 512
+    """Transitions per update of a replayed critic."""
+    random_actions: Schedule = Schedule.parse(0.0)
+    """Share of actions drawn uniformly at random while exploring; a replayed critic can learn from them."""
 
 
 @dataclass(frozen=True)
@@ -147,21 +154,39 @@ class OnPolicyConfig(RunConfig):
     eval_episodes: int = 256
     """Greedy episodes per evaluation."""
     agent: LearnerConfig = field(default_factory=HPGConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """What a replayed critic learns from."""
 
     def __post_init__(self) -> None:
         check_ranges(self, _RANGES)
-        if isinstance(self.agent, HPGConfig) and self.agent.updates > 1 and not self.agent.hindsight:
-            raise HindsightError("agent.updates above 1 needs importance weights: leave agent.hindsight on")
+        check_replay(self.replay)
+        agent, unused = self.agent, flatten(ReplayConfig())
+        changed = [name for name, value in flatten(self.replay).items() if value != unused[name]]
+        if changed and (isinstance(agent, HPGConfig) or agent.critic != "replayed"):
+            raise HindsightError(
+                f"without agent.critic replayed nothing is replayed: leave replay.{changed[0]} as it is"
+            )
+        if isinstance(agent, HPGConfig):
+            if agent.updates > 1 and not agent.hindsight:
+                raise HindsightError("agent.updates above 1 needs importance weights: leave agent.hindsight on")
+        elif agent.critic == "replayed":
+            if isinstance(agent, A3CConfig):
+                raise HindsightError("a3c has no replay: take a2c, ppo or trpo, or agent.critic episodes")
+            if agent.gamma == 1.0:
+                raise HindsightError("a replayed critic counts no time: it needs an agent.gamma below 1")
+        elif agent.random_actions.bounds()[1] > 0:
+            raise HindsightError("agent.random_actions have no probabilities: they need agent.critic replayed")
 
 
 _RANGES = Ranges(
-    at_least_1="agent.critic_updates agent.updates agent.workers agent.epochs agent.minibatches "
-    "agent.conjugate_steps agent.backtracks",
+    at_least_1="agent.critic_updates agent.critic_batch agent.updates agent.workers agent.epochs agent.minibatches "
+    "agent.conjugate_steps agent.backtracks replay.capacity",
     not_negative="agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
-    "agent.damping",
+    "agent.damping replay.replay_k replay.moved_threshold replay.moved_power",
     positive="agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized "
     "agent.normalizer_epsilon agent.clip agent.max_kl",
-    share="agent.gamma agent.trace agent.critic_trace",
+    share="agent.gamma agent.trace agent.critic_trace agent.random_actions replay.moved_share replay.replace_met "
+    "replay.drop_met",
 )
 
 

@@ -8,13 +8,14 @@ from typing import Any
 from hindsight.agents.shapes import Shapes
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
-from hindsight.gradients import a2c, hpg, ppo, trpo
+from hindsight.gradients import a2c, hpg, ppo, replayed, trpo
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import LearnerConfig
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State, init
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
 from hindsight.types import Array, Floats, Tensor
 
 UPDATES: dict[str, Any] = {
@@ -40,10 +41,17 @@ class Learner:
     def init(self, key: Tensor) -> State:
         return init(self.model, key)
 
-    def update(self, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor) -> tuple[State, Metrics]:
-        """A new state and metrics, after learning from one batch. To be jitted by the caller."""
+    def update(
+        self, state: State, scale: Scale, batch: GoalBatch | Batch, rates: Rates, key: Tensor
+    ) -> tuple[State, Metrics]:
+        """A new state and metrics, after learning from episodes under goals, or, with a replayed critic, from replayed
+        states [R, ...]. To be jitted by the caller."""
         result: tuple[State, Metrics] = UPDATES[self.config.method](self.model, state, scale, batch, rates, key)
         return result
+
+    def replay(self, state: State, scale: Scale, batches: Batch, rates: Rates) -> tuple[State, Metrics]:
+        """The same after a replayed critic has learnt from batches [U, B, ...] with rewards of -1 and 0."""
+        return replayed.learn(self.model, state, scale, batches, rates)
 
     def rates(self, progress: float) -> Rates:
         c = self.config

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight.agents.shapes import Shapes
-from hindsight.gradients.config import LearnerConfig
+from hindsight.gradients.config import HPGConfig, LearnerConfig
 from hindsight.networks import MLP, Params, forward
 from hindsight.normalizer import Scale, normalize
 from hindsight.types import Array, Floats, Tensor
@@ -30,12 +30,20 @@ class Model:
         return self.shapes.actions.discrete
 
     @property
+    def replayed(self) -> bool:
+        """Is the critic a Q that learns from replay, instead of a V that learns from the batch?"""
+        return not isinstance(self.config, HPGConfig) and self.config.critic == "replayed"
+
+    @property
     def _policy(self) -> MLP:
         outputs = self.shapes.actions.choices if self.discrete else self.shapes.actions.dim
         return MLP(self.config.hidden, outputs, tanh=True, output_scale=0.01)  # nearly uniform: ratios start near 1
 
     @property
     def _critic(self) -> MLP:
+        if self.replayed:
+            outputs = self.shapes.actions.choices if self.discrete else 1
+            return MLP(self.config.hidden, outputs, output_scale=0.01)  # 0 is the best there is: it tries what is new
         return MLP(self.config.hidden, 1, tanh=True)
 
     def init_policy(self, key: Tensor) -> Params:
@@ -45,7 +53,8 @@ class Model:
         return {"network": network, "log_deviation": jnp.full(self.shapes.actions.dim, np.log(self.config.deviation))}
 
     def init_critic(self, key: Tensor) -> Params:
-        return self._critic.init(key, jnp.zeros((1, self._inputs + 1)))
+        more = 1 if not self.replayed else 0 if self.discrete else self.shapes.actions.dim  # time, nothing, the action
+        return self._critic.init(key, jnp.zeros((1, self._inputs + more)))
 
     @property
     def _inputs(self) -> int:
@@ -73,6 +82,25 @@ class Model:
         values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, time[..., None]], axis=-1))
         return values[..., 0]
 
+    def action_value(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
+        """Q(s, a, g) [...] by a replayed critic, of actions as episodes hold them; what counts is what the env gets."""
+        if self.discrete:
+            values: Tensor = self._critic.apply(critic, inputs)
+            return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+        return self._continuous_value(critic, inputs, self._unit(action))
+
+    def state_value(self, critic: Params, inputs: Tensor, distribution: Tensor) -> Tensor:
+        """V(s, g) [...] by a replayed critic, of a policy: the mean over its actions, or, if it is Gaussian, the value
+        of its mean action, without its noise."""
+        if self.discrete:
+            values: Tensor = self._critic.apply(critic, inputs)
+            return jnp.sum(jnp.exp(distribution) * values, axis=-1)
+        return self._continuous_value(critic, inputs, jnp.split(distribution, 2, axis=-1)[0])
+
+    def _continuous_value(self, critic: Params, inputs: Tensor, unit: Tensor) -> Tensor:
+        values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, jnp.clip(unit, -1.0, 1.0)], axis=-1))
+        return values[..., 0]
+
     def log_prob(self, distribution: Tensor, action: Tensor) -> Tensor:
         """log pi(a|s,g) [...] of actions as episodes hold them."""
         if self.discrete:
@@ -86,6 +114,14 @@ class Model:
             return -jnp.sum(jnp.exp(distribution) * distribution, axis=-1)
         return jnp.sum(jnp.split(distribution, 2, axis=-1)[1] + 0.5 * (1.0 + LOG_2PI), axis=-1)
 
+    def nearness(self, distribution: Tensor) -> Tensor:
+        """How near a policy is to the one without any preference, as a negative KL divergence: its entropy, but for a
+        constant; of a Gaussian, a mean of 0 and its initial deviation are nearest."""
+        if self.discrete:
+            return self.entropy(distribution)
+        nowhere = jnp.full(self.shapes.actions.dim, np.log(self.config.deviation))
+        return -self.kl(distribution, jnp.concatenate([jnp.zeros_like(nowhere), nowhere]))
+
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         """KL(old || new) of two distributions, exactly."""
         if self.discrete:
@@ -96,12 +132,15 @@ class Model:
     def draw(self, policy: Params, scale: Scale, observation: Tensor, goal: Tensor, key: Tensor) -> tuple[Any, Any]:
         """Actions drawn from the policy and their log-probabilities, in JAX."""
         distribution = self.distribution(policy, self.inputs(scale, observation, goal))
-        if self.discrete:
-            action = jax.random.categorical(key, distribution)
-        else:
-            mean, log_deviation = jnp.split(distribution, 2, axis=-1)
-            action = self._box(mean + jnp.exp(log_deviation) * jax.random.normal(key, mean.shape))
+        action = self.drawn(distribution, key)
         return action, self.log_prob(distribution, action)
+
+    def drawn(self, distribution: Tensor, key: Tensor) -> Tensor:
+        """An action of each distribution."""
+        if self.discrete:
+            return jax.random.categorical(key, distribution)
+        mean, log_deviation = jnp.split(distribution, 2, axis=-1)
+        return self._box(mean + jnp.exp(log_deviation) * jax.random.normal(key, mean.shape))
 
     def sample(
         self, policy: Params, scale: Scale, observation: Floats, goal: Floats, rng: np.random.Generator
@@ -119,6 +158,18 @@ class Model:
         action = self._box(unit).astype(np.float32)
         log_prob: Floats = gaussian_log_prob(np, output, log_deviation, self._unit(action)).astype(np.float32)
         return action, log_prob
+
+    def random_actions(self, progress: float) -> float:
+        """The share of actions that are drawn uniformly at random while exploring."""
+        return 0.0 if isinstance(self.config, HPGConfig) else self.config.random_actions(progress)
+
+    def mixed(self, action: Array, share: float, rng: np.random.Generator) -> Array:
+        """Actions, some of them replaced by uniformly random ones."""
+        at_random = rng.random(len(action)) < share
+        if self.discrete:
+            return np.where(at_random, rng.integers(self.shapes.actions.choices, size=len(action)), action)
+        uniform = self._box(rng.uniform(-1.0, 1.0, action.shape)).astype(np.float32)
+        return np.where(at_random[:, None], uniform, action)
 
     def greedy(self, policy: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
         """The likeliest actions, in NumPy, inside the box."""

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import Rows, change, prepare
+from hindsight.gradients.actor_critic import Rows, change, exploration, fit, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import PPOConfig
-from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
-from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
+from hindsight.gradients.state import Metrics, Rates, State
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
 
 
@@ -27,7 +27,7 @@ def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
 
 
 def update(
-    model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+    model: Model, state: State, scale: Scale, batch: GoalBatch | Batch, rates: Rates, key: Tensor
 ) -> tuple[State, Metrics]:
     """Several passes over the rows of a batch, in minibatches."""
     config = model.config
@@ -37,8 +37,9 @@ def update(
 
     def step(state: State, part: Rows) -> tuple[State, Tensor]:
         def loss(policy: Params) -> tuple[Tensor, Tensor]:
-            entropy = pursued_entropy(model, policy, scale, batch)
-            log_ratio = model.log_prob(model.distribution(policy, part.inputs), part.action) - part.log_prob
+            distribution = model.distribution(policy, part.inputs)
+            entropy = exploration(model, policy, scale, batch, part, distribution)
+            log_ratio = model.log_prob(distribution, part.action) - part.log_prob
             gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
             return -gain / jnp.maximum(part.weight.sum(), 1e-9) - rates.entropy * entropy, entropy
 
@@ -53,5 +54,5 @@ def update(
         return jax.lax.scan(step, state, parts)
 
     state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
-    state, fitted = fit_critic(model, state, rows.lessons, rates)
+    state, fitted = fit(model, state, rows, rates)
     return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | change(model, state.policy, rows)

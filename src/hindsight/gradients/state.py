@@ -11,7 +11,7 @@ import optax
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.model import Model
 from hindsight.gradients.weights import Estimator, chosen_anyway
-from hindsight.networks import Params
+from hindsight.networks import Params, copy_of
 from hindsight.normalizer import Scale
 from hindsight.types import Tensor
 
@@ -25,6 +25,8 @@ class State(NamedTuple):
     critic: Params
     policy_optimizer: Any
     critic_optimizer: Any
+    target: Params = None
+    """Of a replayed critic: what it was some updates ago."""
 
 
 class Rates(NamedTuple):
@@ -38,7 +40,8 @@ class Rates(NamedTuple):
 def init(model: Model, key: Tensor) -> State:
     first, second = jax.random.split(key)
     policy, critic = model.init_policy(first), model.init_critic(second)
-    return State(policy, critic, optax.scale_by_adam().init(policy), optax.scale_by_adam().init(critic))
+    target = copy_of(critic) if model.replayed else None
+    return State(policy, critic, optax.scale_by_adam().init(policy), optax.scale_by_adam().init(critic), target)
 
 
 def goal_inputs(model: Model, scale: Scale, batch: GoalBatch) -> tuple[Tensor, Tensor]:

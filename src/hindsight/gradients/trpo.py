@@ -9,18 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from hindsight.gradients.actor_critic import change, prepare
+from hindsight.gradients.actor_critic import change, exploration, fit, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import TRPOConfig
-from hindsight.gradients.critic import fit_critic
 from hindsight.gradients.model import Model
-from hindsight.gradients.state import Metrics, Rates, State, pursued_entropy
+from hindsight.gradients.state import Metrics, Rates, State
 from hindsight.normalizer import Scale
+from hindsight.replay.replay import Batch
 from hindsight.types import Tensor
 
 
 def update(
-    model: Model, state: State, scale: Scale, batch: GoalBatch, rates: Rates, key: Tensor
+    model: Model, state: State, scale: Scale, batch: GoalBatch | Batch, rates: Rates, key: Tensor
 ) -> tuple[State, Metrics]:
     """One step within the trust region, from a batch of episodes under its goals."""
     config = model.config
@@ -31,8 +31,9 @@ def update(
     def gain(flat: Tensor) -> Tensor:
         """The surrogate E[w pi_new/pi_old A], and the entropy bonus."""
         policy = unravel(flat)
-        log_ratio = model.log_prob(model.distribution(policy, rows.inputs), rows.action) - rows.log_prob
-        bonus = rates.entropy * pursued_entropy(model, policy, scale, batch)
+        distribution = model.distribution(policy, rows.inputs)
+        log_ratio = model.log_prob(distribution, rows.action) - rows.log_prob
+        bonus = rates.entropy * exploration(model, policy, scale, batch, rows, distribution)
         return jnp.sum(rows.weight * jnp.exp(log_ratio) * rows.advantage) + bonus
 
     def kl(flat: Tensor) -> Tensor:
@@ -56,9 +57,10 @@ def update(
 
     size, tries = line_search(accept, config.backtracks)
     state = state._replace(policy=unravel(start + size * length * direction))
-    state, fitted = fit_critic(model, state, rows.lessons, rates)
+    state, fitted = fit(model, state, rows, rates)
     metrics |= fitted | change(model, state.policy, rows) | {"line_search_steps": tries, "step_taken": size}
-    return state, metrics | {"entropy": pursued_entropy(model, state.policy, scale, batch)}
+    distribution = model.distribution(state.policy, rows.inputs)
+    return state, metrics | {"entropy": exploration(model, state.policy, scale, batch, rows, distribution)}
 
 
 def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:

@@ -71,7 +71,7 @@ def work(config: OnPolicyConfig, learner: Learner, update: Any, player: Player, 
     assert isinstance(agent, A3CConfig)
     local, scale, progress, number, player.ends = shared.workers[worker]
     while True:
-        episodes = player.play(to_numpy(local.policy), scale, number)
+        episodes = player.play(to_numpy(local.policy), scale, number, progress)
         batch, _ = player.relabel(episodes, number)
         if agent.normalize and number <= agent.workers:  # its first batch: nobody has told it a scale yet
             own = make_normalizer(config, player.spec)

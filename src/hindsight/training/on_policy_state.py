@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from hindsight.envs.batch import EnvBatch
 from hindsight.gradients.state import State as LearnerState
 from hindsight.normalizer import Normalizer
+from hindsight.replay.replay import HindsightReplay
 from hindsight.saving.tree import State, between, export_pytree, restore_pytree
 from hindsight.training.clock import Clock
 
@@ -18,9 +19,14 @@ class OnPolicyState:
     """What the training loops read and write. Between two batches, all that the rest of the training depends on."""
 
     def __init__(
-        self, learner: LearnerState, normalizer: Normalizer | None = None, envs: EnvBatch | None = None
+        self,
+        learner: LearnerState,
+        normalizer: Normalizer | None = None,
+        envs: EnvBatch | None = None,
+        replay: HindsightReplay | None = None,
     ) -> None:
         self.learner = learner
+        self.replay = replay
         self.normalizer = normalizer
         self.envs = envs
         self.cycle = self.step = self.dropped = 0
@@ -39,6 +45,8 @@ class OnPolicyState:
             state["normalizer"] = self.normalizer.export_state()
         if self.envs is not None:
             state["envs"] = self.envs.export_state()
+        if self.replay is not None:
+            state["replay"] = self.replay.export_state()
         return state
 
     def restore_state(self, state: State) -> None:
@@ -52,4 +60,6 @@ class OnPolicyState:
             self.normalizer.restore_state(state["normalizer"])
         if self.envs is not None:
             self.envs.restore_state(state["envs"])
+        if self.replay is not None:
+            self.replay.restore_state(state["replay"])
         self.clock.restore_state(state["clock"])

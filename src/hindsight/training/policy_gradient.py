@@ -24,8 +24,8 @@ def train_policy_gradient(
     config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory, resumed: Checkpoint | None = None
 ) -> Generator[Progress]:
     """Train, yielding now and then. What does not fit is refused at once, before the first batch is asked for."""
-    make_learner(config.agent, spec)
-    filtered = config.agent.within_box or config.agent.unmet or config.agent.spread
+    agent = config.agent
+    filtered = agent.within_box or agent.unmet or agent.spread or make_learner(agent, spec).model.replayed
     twin = in_jax(make_env()) if config.simulator == "jax" or (config.simulator == "auto" and not filtered) else None
     if config.simulator == "jax":
         if isinstance(config.agent, A3CConfig):
@@ -33,7 +33,8 @@ def train_policy_gradient(
         if twin is None:
             raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
         if filtered:
-            raise HindsightError("within_box, unmet and spread work outside of JAX: use another simulator than jax")
+            what = "within_box, unmet, spread and a replayed critic"
+            raise HindsightError(f"{what} work outside of JAX: use another simulator than jax")
     return _train(config, spec, make_env, twin, resumed)
 
 
