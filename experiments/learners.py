@@ -6,6 +6,17 @@ from hindsight.reproduce.experiment import Experiment, Training, Use
 
 WITH, WITHOUT, BIASED = "with hindsight", "without hindsight", "with hindsight, values of all goals subtracted"
 LEARNERS = ("hpg", "a2c", "a3c", "ppo", "trpo")
+PLAIN_HPG = {
+    "eval_every": 10,
+    "agent.baseline": "none",
+    "agent.goals": 64,
+    "agent.pursued": False,
+    "agent.critic_updates": 8,
+    "agent.waves": 4,
+    "agent.learning_rate": 1e-3,
+    "agent.entropy": 0.005,
+}
+"""HPG without a baseline: the preset of four rooms is made for many more steps."""
 
 
 def both(slug: str, env: str, line: str, best: float, method: str, **more: Any) -> tuple[Training, Training]:
@@ -52,9 +63,14 @@ def entries() -> list[Training | Use]:
     for method in ("ppo", "trpo"):
         found += both("bits-32", bits, "bit flip, 32 bits", 17.00, method, env_kwargs={"bits": 32}, seeds=(0, 1, 2))
     for method in LEARNERS:
-        short = {"steps": 60_000, "eval_every": 10}
-        found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings=short)
+        settings = {"steps": 60_000} | (PLAIN_HPG if method == "hpg" else {})
+        found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings=settings)
     found += both("rooms-long", rooms, "four rooms, 400,000 steps", 18.84, "ppo")[:1]
+    line = "four rooms, 3,000,000 steps"
+    found += [
+        Use("policy_gradients", "four-rooms", line=f"{line} | hpg", column=WITH),
+        Use("policy_gradients", "four-rooms-none", line=f"{line} | hpg", column=WITHOUT),
+    ]
     return found
 
 

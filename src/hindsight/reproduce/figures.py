@@ -47,7 +47,7 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
             continue
         drawn.add((entry.home, entry.slug))
         label = entry.column or entry.label or entry.slug
-        panels.setdefault(entry.line.replace(" | ", ", ") or "", []).append((label, rows))
+        panels.setdefault(entry.line.replace(" | ", ", ") or entry.env, []).append((label, rows))
     labels = list(dict.fromkeys(label for lines in panels.values() for label, _ in lines))
     across = min(len(panels), 4)
     down = -(-len(panels) // max(across, 1))
