@@ -151,22 +151,24 @@ class TrainConfig(RunConfig):
     priority: PriorityConfig = field(default_factory=PriorityConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self, _RANGES)
+        check_ranges(self, _RANGES, REPLAY_RANGES)
         if self.simulator == "jax":
             raise HindsightError("simulator jax is for policy gradients: choose auto, threads, processes or inline")
         check_replay(self.replay, self.priority)
 
 
 _RANGES = Ranges(
-    at_least_1="updates_per_cycle batch_size agent.target_every agent.random_hold replay.capacity priority.every "
-    "priority.fresh",
+    at_least_1="updates_per_cycle batch_size agent.target_every agent.random_hold priority.every priority.fresh",
     not_negative="agent.noise agent.action_l2 agent.actor_learning_rate agent.critic_learning_rate agent.learning_rate "
-    "replay.replay_k replay.moved_threshold replay.moved_power priority.alpha priority.epsilon priority.floor "
-    "priority.hardness",
+    "priority.alpha priority.epsilon priority.floor priority.hardness",
     positive="agent.clip_observation agent.clip_normalized agent.normalizer_epsilon",
-    share="policy_average agent.target_average agent.random_actions replay.moved_share replay.replace_met "
-    "replay.drop_met priority.beta priority.shared",
+    share="policy_average agent.target_average agent.random_actions priority.beta priority.shared",
     below_1="agent.gamma",
+)
+REPLAY_RANGES = Ranges(
+    at_least_1="replay.capacity",
+    not_negative="replay.replay_k replay.moved_threshold replay.moved_power",
+    share="replay.moved_share replay.replace_met replay.drop_met",
 )
 
 

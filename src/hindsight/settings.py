@@ -90,11 +90,11 @@ _WORDS: dict[str, tuple[Callable[[float], bool], str]] = {
 }
 
 
-def check_ranges(config: RunConfig, ranges: Ranges) -> None:
+def check_ranges(config: RunConfig, *ranges: Ranges) -> None:
     """Raise HindsightError naming the first setting that is out of range."""
     values = flatten(config)
     for kind, (valid, text) in _WORDS.items():
-        for name in (getattr(_RUN, kind) + " " + getattr(ranges, kind)).split():
+        for name in " ".join(getattr(part, kind) for part in (_RUN, *ranges)).split():
             value = values.get(name)
             numbers = value.bounds() if isinstance(value, Schedule) else (value,)
             if any(x is not None and not (abs(x) < math.inf and valid(x)) for x in numbers):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hindsight.config import ReplayConfig, check_replay
+from hindsight.config import REPLAY_RANGES, ReplayConfig, check_replay
 from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
 from hindsight.settings import Ranges, RunConfig, check_ranges, flatten, with_settings
@@ -158,14 +158,13 @@ class OnPolicyConfig(RunConfig):
     """What a replayed critic learns from."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, _RANGES)
+        check_ranges(self, _RANGES, REPLAY_RANGES)
         check_replay(self.replay)
         agent, unused = self.agent, flatten(ReplayConfig())
-        changed = [name for name, value in flatten(self.replay).items() if value != unused[name]]
-        if changed and (isinstance(agent, HPGConfig) or agent.critic != "replayed"):
-            raise HindsightError(
-                f"without agent.critic replayed nothing is replayed: leave replay.{changed[0]} as it is"
-            )
+        for name, value in flatten(self.replay).items():
+            if value != unused[name] and (isinstance(agent, HPGConfig) or agent.critic != "replayed"):
+                why = "nothing is replayed without agent.critic replayed"
+                raise HindsightError(f"replay.{name} changes nothing, {why}: leave it at {unused[name]}")
         if isinstance(agent, HPGConfig):
             if agent.updates > 1 and not agent.hindsight:
                 raise HindsightError("agent.updates above 1 needs importance weights: leave agent.hindsight on")
@@ -180,13 +179,12 @@ class OnPolicyConfig(RunConfig):
 
 _RANGES = Ranges(
     at_least_1="agent.critic_updates agent.critic_batch agent.updates agent.workers agent.epochs agent.minibatches "
-    "agent.conjugate_steps agent.backtracks replay.capacity",
+    "agent.conjugate_steps agent.backtracks",
     not_negative="agent.goals agent.rows agent.waves agent.learning_rate agent.critic_learning_rate agent.entropy "
-    "agent.damping replay.replay_k replay.moved_threshold replay.moved_power",
+    "agent.damping",
     positive="agent.clamp_log_ratio agent.deviation agent.clip_observation agent.clip_normalized "
     "agent.normalizer_epsilon agent.clip agent.max_kl",
-    share="agent.gamma agent.trace agent.critic_trace agent.random_actions replay.moved_share replay.replace_met "
-    "replay.drop_met",
+    share="agent.gamma agent.trace agent.critic_trace agent.random_actions",
 )
 
 
