@@ -147,6 +147,9 @@ def test_a_policy_learns_what_the_critic_says(method: str) -> None:
     assert float(ours.model.distribution(moved.policy, rows.inputs)[:, 0].mean()) > float(before) + 1e-3
     jax.tree.map(np.testing.assert_array_equal, moved.critic, state.critic)  # it learns from replay only
     assert all(np.isfinite(float(value)) for value in metrics.values())
+    entropy = float(ours.model.entropy(rows.distribution).mean())
+    assert float(metrics["entropy"]) == pytest.approx(entropy, rel=1e-5)  # of the policy as it was
+    assert float(metrics["nearness"]) < 0.0
 
 
 def test_without_hindsight_only_pursued_goals_are_replayed() -> None:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import change, exploration, fit, prepare
+from hindsight.gradients.actor_critic import change, exploration, explored, fit, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.model import Model
 from hindsight.gradients.state import Metrics, Rates, State
@@ -32,4 +32,4 @@ def update(
     policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, rates.policy)
     state = state._replace(policy=policy, policy_optimizer=optimizer)
     state, fitted = fit(model, state, rows, rates)
-    return state, metrics | fitted | change(model, policy, rows) | {"entropy": entropy}
+    return state, metrics | fitted | change(model, policy, rows) | explored(batch, entropy)

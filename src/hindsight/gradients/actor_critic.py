@@ -100,7 +100,8 @@ def _prepare_anew(model: Model, state: State, scale: Scale, batch: Batch, key: T
     log_prob, nothing = model.log_prob(distribution, action), jnp.zeros_like(value)
     weight = jnp.full(len(value), 1.0 / len(value))
     rows = Rows(inputs, nothing, action, distribution, log_prob, weight, advantage, value, nothing)
-    return _normalized(model, rows), {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
+    metrics = {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
+    return _normalized(model, rows), metrics | {"entropy": jnp.mean(model.entropy(distribution))}
 
 
 def _normalized(model: Model, rows: Rows) -> Rows:
@@ -119,6 +120,11 @@ def exploration(
     if not isinstance(batch, Batch):
         return pursued_entropy(model, policy, scale, batch)
     return jnp.sum(rows.weight * model.nearness(distribution)) / jnp.maximum(rows.weight.sum(), 1e-9)
+
+
+def explored(batch: GoalBatch | Batch, found: Tensor) -> Metrics:
+    """The same as a metric."""
+    return {"nearness" if isinstance(batch, Batch) else "entropy": found}
 
 
 def fit(model: Model, state: State, rows: Rows, rates: Rates) -> tuple[State, Metrics]:

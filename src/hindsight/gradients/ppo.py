@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from hindsight.agents.losses import adam_step
-from hindsight.gradients.actor_critic import Rows, change, exploration, fit, prepare
+from hindsight.gradients.actor_critic import Rows, change, exploration, explored, fit, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import PPOConfig
 from hindsight.gradients.model import Model
@@ -55,4 +55,4 @@ def update(
 
     state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
     state, fitted = fit(model, state, rows, rates)
-    return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | change(model, state.policy, rows)
+    return state, metrics | fitted | explored(batch, jnp.mean(entropies)) | change(model, state.policy, rows)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from hindsight.gradients.actor_critic import change, exploration, fit, prepare
+from hindsight.gradients.actor_critic import change, exploration, explored, fit, prepare
 from hindsight.gradients.batch import GoalBatch
 from hindsight.gradients.config import TRPOConfig
 from hindsight.gradients.model import Model
@@ -60,7 +60,7 @@ def update(
     state, fitted = fit(model, state, rows, rates)
     metrics |= fitted | change(model, state.policy, rows) | {"line_search_steps": tries, "step_taken": size}
     distribution = model.distribution(state.policy, rows.inputs)
-    return state, metrics | {"entropy": exploration(model, state.policy, scale, batch, rows, distribution)}
+    return state, metrics | explored(batch, exploration(model, state.policy, scale, batch, rows, distribution))
 
 
 def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
