@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import LineEnv, random_episodes
 from hindsight.envs.contract import inspect
-from hindsight.normalizer import Moments, Normalizer, Scale, normalize
+from hindsight.normalizer import Moments, Normalizer, Scale, network_inputs
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 30), min_size=1, max_size=6), st.floats(-1e4, 1e4))
@@ -36,7 +36,7 @@ def test_padding_is_not_counted_and_observations_are_clipped() -> None:
     assert normalizer.observation.mean.tolist() == [200.0]
 
 
-def test_normalize_by_hand() -> None:
+def test_network_inputs_by_hand() -> None:
     scale = Scale(jnp.array([1.0]), jnp.array([2.0]), jnp.array([0.0]), jnp.array([0.1]))
-    out = normalize(scale, jnp.array([[5.0], [1e9]]), jnp.array([[0.2], [-9.0]]), 200.0, 5.0)
+    out = network_inputs(scale, jnp.array([[5.0], [1e9]]), jnp.array([[0.2], [-9.0]]), 200.0, 5.0)
     assert np.allclose(out, [[2.0, 2.0], [5.0, -5.0]])

@@ -10,30 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+from threadpoolctl import threadpool_limits
 
-from hindsight.agents import make_agent
 from hindsight.collect import Collector
-from hindsight.config import AGENTS, TrainConfig
-from hindsight.envs.batch import EnvBatch, make_batch
+from hindsight.config import TrainConfig, config_of
+from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
-from hindsight.gradients import config as gradients
-from hindsight.gradients import presets as gradient_presets
-from hindsight.presets import preset as find_preset
-from hindsight.replay.storage import slot_count
+from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
 from hindsight.settings import with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
-from hindsight.training.off_policy import train_off_policy
-from hindsight.training.off_policy_state import OffPolicyState
+from hindsight.training.loops import make_loop
 from hindsight.training.policy import Policy
-from hindsight.training.policy_gradient import train_policy_gradient
 from hindsight.training.run import Run, read_config, versions
 from hindsight.training.session import Callback, Logger, follow
-
-AnyConfig = TrainConfig | gradients.OnPolicyConfig
 
 
 def train(
@@ -42,7 +35,7 @@ def train(
     method: str | None = None,
     run_dir: str | Path | None = None,
     preset: str = "default",
-    config: AnyConfig | None = None,
+    config: TrainConfig | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
@@ -51,9 +44,9 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    Settings are those of `TrainConfig`, over `config` or the env's `preset` (default, her, hper, hper-single, paper,
-    paper-normalized): `seed=1`, `agent={"gamma": 0.95}`, or by dotted name, `**{"replay.replay_k": 8}`. With `method`
-    "hpg", "a2c", "a3c", "ppo" or "trpo" they are those of `OnPolicyConfig`.
+    Settings are those of `OffPolicyConfig`, or, for a policy gradient, of `OnPolicyConfig`, over `config` or the env's
+    `preset` (default, her, hper, hper-single, paper, paper-normalized): `seed=1`, `agent={"gamma": 0.95}`, or by dotted
+    name, `**{"replay.replay_k": 8}`. `method` is ddpg or dqn by default; docs/algorithms.md lists the others.
     """
     env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
     time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)
@@ -76,19 +69,15 @@ def describe(env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_step
     return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
 
 
-def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> AnyConfig:
-    """The preset of an env: for a policy-gradient method, or, without one, for replay."""
-    if method in gradients.LEARNERS:
-        if preset != "default":
-            raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
-        return gradient_presets.preset(method, spec.id, spec.actions.discrete, spec.horizon)
-    if method not in (None, *AGENTS):
-        raise HindsightError(f"unknown method {method!r}: choose from {', '.join((*AGENTS, *gradients.LEARNERS))}")
-    return find_preset(spec.id, spec.actions.discrete, spec.horizon, preset)
+def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> TrainConfig:
+    """The preset of an env, for a method."""
+    method = method or default_method(spec.actions.discrete)
+    default = config_of(method, spec.id)
+    return with_settings(default, preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete))
 
 
 def train_config(
-    config: AnyConfig,
+    config: TrainConfig,
     spec: GoalEnvSpec,
     make_env: EnvFactory,
     run_dir: str | Path | None = None,
@@ -103,19 +92,13 @@ def train_config(
     """
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
-        if isinstance(config, gradients.OnPolicyConfig):
-            training = stack.enter_context(closing(train_policy_gradient(config, spec, make_env, resumed)))
-        else:
-            make_agent(config.agent, spec)
-            slot_count(spec, config.replay.capacity)
-            how = (config.simulator, config.workers, config.env_timeout, config.env_failures)
-            envs: EnvBatch = make_batch(make_env, spec, config.num_envs, *how)
-            stack.callback(envs.close)
-            learning = OffPolicyState(config, spec, envs)
-            if resumed is not None:
-                restore(learning, resumed)
-            training = stack.enter_context(closing(train_off_policy(config, spec, learning)))
+        loop = make_loop(config, spec, make_env, stack)
+        if resumed is not None:
+            restore(loop.state, resumed)
         run = Run.create(config, run_dir) if resumed is None else Run(Path(run_dir or ""), config)
+        # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from the rest.
+        stack.enter_context(threadpool_limits(1, user_api="blas"))
+        training = stack.enter_context(closing(loop.train()))
         follow(training, run, resumed, callbacks, logger, quiet)
     return run
 
@@ -129,7 +112,7 @@ def resume(
     logger: Logger | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Go on with a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
+    """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
 
     `steps` are added to those that it was made for; schedules then stretch over the new total. A run that was trained
     on a function or an object instead of an id needs it again, as `env`.
@@ -168,6 +151,14 @@ def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
     spec = describe(config.env, make_env, config.max_episode_steps)
     if (policy.observation, policy.goal) != (spec.observation, spec.goal):
         raise HindsightError(f"the policy in {run} was trained on other observations or goals than {config.env} has")
-    envs = make_batch(make_env, spec, min(config.num_envs, episodes), config.simulator, config.workers)
+    envs = make_batch(
+        make_env,
+        spec,
+        min(config.num_envs, episodes),
+        config.simulator,
+        config.workers,
+        config.env_timeout,
+        config.env_failures,
+    )
     with closing(envs):
         return evaluate_policy(Collector(envs, spec), policy.act, episodes, seed)

@@ -61,7 +61,7 @@ class Collector:
                 log_prob = np.zeros((n, horizon), np.float32) if log_prob is None else log_prob
                 chosen, log_prob[:, t] = chosen
             action[:, t] = chosen
-            frame = self.envs.step(self._inside(action[:, t]))
+            frame = self.envs.step(spec.actions.inside(action[:, t]))
             observation[:, t + 1], achieved[:, t + 1] = spec.observation(frame.observation), frame.achieved_goal
             reward[alive, t] = frame.reward[alive]
             terminated[alive, t] = frame.terminated[alive]
@@ -71,12 +71,6 @@ class Collector:
                 break
         episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length, log_prob)
         return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
-
-    def _inside(self, action: Array) -> Array:
-        low, high = self.spec.actions.low, self.spec.actions.high
-        return (
-            action if self.spec.actions.discrete else action.clip(np.array(low, np.float32), np.array(high, np.float32))
-        )
 
 
 def _ended(frame: Frame) -> Array:

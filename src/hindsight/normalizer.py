@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
 import numpy as np
 
+from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.saving.tree import State, between, fitting
@@ -61,6 +61,16 @@ class Scale(NamedTuple):
     goal_deviation: Tensor
 
 
+class NormalizerSettings(Protocol):
+    """The settings of a learner that a normaliser reads."""
+
+    @property
+    def normalizer_epsilon(self) -> float: ...
+
+    @property
+    def clip_observation(self) -> float: ...
+
+
 class Normalizer:
     """Moments of observations, and of achieved and desired goals together (half and half)."""
 
@@ -69,6 +79,10 @@ class Normalizer:
         self.goal_features = goal
         self.observation = Moments(observation.dim, epsilon)
         self.goal = Moments(goal.dim, epsilon)
+
+    @staticmethod
+    def of(spec: GoalEnvSpec, config: NormalizerSettings) -> Normalizer:
+        return Normalizer(spec.observation, spec.goal, config.normalizer_epsilon, config.clip_observation)
 
     def add(self, episodes: Episodes) -> None:
         visited = np.arange(episodes.observation.shape[1]) <= episodes.length[:, None]
@@ -88,11 +102,30 @@ class Normalizer:
         return Scale(*(x.astype(np.float32) for x in (o.mean, o.deviation, g.mean, g.deviation)))
 
 
-def normalize(
-    scale: Scale, observation: Tensor, goal: Tensor, clip_observation: float, clip_normalized: float
+def network_inputs(
+    scale: Scale,
+    observation: Tensor,
+    goal: Tensor,
+    clip_observation: float,
+    clip_normalized: float,
+    fourier_features: int = 0,
 ) -> Tensor:
-    """Normalised observation and goal side by side [..., o + g]: the input of every network. NumPy or JAX, as given."""
-    numpy: Any = np if isinstance(observation, np.ndarray) else jnp
+    """The input of every network [..., i]: normalised observation and goal side by side, and, if asked for, sin and cos
+    of 1 to `fourier_features` times both. NumPy or JAX, as given."""
+    numpy = _namespace(observation)
     o = (observation.clip(-clip_observation, clip_observation) - scale.observation_mean) / scale.observation_deviation
     g = (goal - scale.goal_mean) / scale.goal_deviation
-    return numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)
+    plain = numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)
+    if not fourier_features:
+        return plain
+    angles = [np.float32(k) * plain for k in range(1, fourier_features + 1)]
+    return numpy.concatenate([plain, *map(numpy.sin, angles), *map(numpy.cos, angles)], axis=-1)
+
+
+def _namespace(array: Tensor) -> Any:
+    """NumPy for its arrays, else jax.numpy, which acting need not import."""
+    if isinstance(array, np.ndarray):
+        return np
+    import jax.numpy as jnp
+
+    return jnp

@@ -1,49 +1,52 @@
-"""Reading the command line: options by tyro, env arguments by name, mistakes as one line."""
+"""Reading the command line with tyro: mistakes as one line, env arguments by name."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import io
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from hindsight.errors import HindsightError, nearest
+from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
-from hindsight.settings import flatten
+from hindsight.settings import meant
 
-T = TypeVar("T")
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "SCHEDULE": "a number or a schedule", "PATH": "a path"}
 
 
-def parse(kind: type[T], arguments: Sequence[str], prog: str, default: T | None = None) -> T:
-    """Parse with tyro; its boxed errors become one line, misspelt options get the nearest name."""
+def parse(kind: Any, arguments: Sequence[str], prog: str, default: Any = None) -> tuple[Any, list[str]]:
+    """What tyro makes of the arguments, and those that it does not know; its boxed errors become one line."""
     errors = io.StringIO()
+    more: dict[str, Any] = {} if default is None else {"default": default}
     try:
         with _registry(), contextlib.redirect_stderr(errors):
-            options: dict[str, Any] = {} if default is None else {"default": default}
-            parsed: T
             parsed, unknown = tyro.cli(
                 kind,
                 args=list(arguments),
                 prog=prog,
                 return_unknown_args=True,
-                config=(tyro.conf.AvoidSubcommands,),
-                **options,
+                config=(tyro.conf.AvoidSubcommands,) if default is not None else (),
+                **more,
             )
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise HindsightError(f"{_unboxed(errors.getvalue())} (see {prog} --help)") from None
+        raise HindsightError(f"{_one_line(errors.getvalue(), arguments)} (see {prog} --help)") from None
+    return parsed, unknown
+
+
+def refuse_unknown(unknown: Sequence[str], known: Mapping[str, Any], prog: str) -> None:
+    """Raise HindsightError for the first option that nobody knows, with the nearest that somebody does."""
     if unknown:
-        names = flatten(parsed) if dataclasses.is_dataclass(parsed) else {}
-        known = ["--" + name.removeprefix("settings.").replace("_", "-") for name in names]
-        raise HindsightError(f"unknown option {unknown[0]!r}.{nearest(unknown[0], known)} (see {prog} --help)")
-    return parsed
+        name = unknown[0].partition("=")[0]
+        found = meant(name.lstrip("-"), known)
+        found = re.sub(r"'(.*)'", lambda match: "--" + match[1].replace("_", "-"), found)
+        raise HindsightError(f"unknown option {name!r}.{found} (see {prog} --help)")
 
 
 @contextlib.contextmanager
@@ -74,16 +77,38 @@ def _registry() -> ConstructorRegistry:
     return registry
 
 
-def _unboxed(text: str) -> str:
-    """The message in one of tyro's boxes, drawn in UTF-8 or ASCII, on one line: what stands between its first rules."""
+def _one_line(text: str, arguments: Sequence[str]) -> str:
+    """The message in one of tyro's boxes, drawn in UTF-8 or ASCII, in plain words on one line."""
     paragraphs: list[list[str]] = [[]]
     for line in text.splitlines():
-        inner = line.strip("│ ")
-        if (inner and set(inner) <= set("─-")) or inner.startswith(("╭", "╰")):
+        inner = line.strip("│| ")
+        if (inner and set(inner) <= set("─-")) or inner.startswith(("╭", "╰", "+")):
             paragraphs.append([])
         elif inner:
             paragraphs[-1].append(inner)
-    return " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
+    message = " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
+    wrong = re.search(r"parsing (--?[\w.-]+|[A-Z]+)", message)
+    if wrong is None:
+        return message.rstrip(".")
+    helptext = " ".join(" ".join(part) for part in paragraphs[2:])
+    metavar = re.search(re.escape(wrong[1]) + r"\s+(\{[^}]*\}|\S+)", helptext)
+    return f"cannot read {wrong[1]}{_given(wrong[1], arguments)}{_expected(metavar[1] if metavar else '')}"
+
+
+def _given(name: str, arguments: Sequence[str]) -> str:
+    for i, token in enumerate(arguments):
+        if token.startswith(f"{name}="):
+            return f" {token.partition('=')[2]!r}"
+        if token == name and i + 1 < len(arguments):
+            return f" {arguments[i + 1]!r}"
+    return ""
+
+
+def _expected(metavar: str) -> str:
+    metavar = metavar.replace("{None}|", "")
+    if metavar.startswith("{"):
+        return f": it is one of {', '.join(metavar.strip('{}').split(','))}"
+    return f": it takes {_KINDS[metavar]}" if metavar in _KINDS else ""
 
 
 def take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -105,35 +130,3 @@ def take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
         except (ValueError, SyntaxError):
             kwargs[name.replace("-", "_")] = value
     return rest, kwargs
-
-
-def env_argument(arguments: Sequence[str]) -> str | None:
-    """The env id among the arguments: the first one if it is no option, else whatever looks like an id."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments[0]
-    return next((a for a in arguments if re.fullmatch(r"[\w:./-]+-v\d+", a) and not a.startswith("-")), None)
-
-
-def option(arguments: Sequence[str], name: str) -> str | None:
-    """The value of an option, before the full parse."""
-    for i, token in enumerate(arguments):
-        if token.startswith(name + "="):
-            return token.partition("=")[2]
-        if token == name and i + 1 < len(arguments):
-            return arguments[i + 1]
-    return None
-
-
-def take_option(arguments: Sequence[str], name: str) -> tuple[list[str], str | None]:
-    """Split off `NAME VALUE` or `NAME=VALUE`."""
-    value = option(arguments, name)
-    rest: list[str] = []
-    skip = False
-    for token in arguments:
-        if skip or token == name or token.startswith(name + "="):
-            skip = token == name and not skip
-            continue
-        rest.append(token)
-    if value is None and len(rest) < len(arguments):
-        raise HindsightError(f"{name} needs a value")
-    return rest, value

@@ -1,109 +1,89 @@
-"""What the settings of all trainings share: those of any run, their ranges, and changing them by name."""
+"""Settings as frozen dataclasses: ranges stand on the fields; changed by name, written to and read from JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
-
-from tyro.conf import Suppress
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.schedules import Schedule
 
-OBJECT_TASKS = ("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")
-"""How the ids of tasks begin in which an object must be moved: their presets differ from those of reaching."""
-
 
 @dataclass(frozen=True)
-class CheckpointConfig:
-    """When everything is saved, so that the run can go on from there."""
+class Range:
+    """What a number may be; the ends of a schedule, and every width of a network, too."""
 
-    minutes: float = 5.0
-    """A checkpoint is made at the first evaluation after so many minutes, at the latest after twice as many."""
-    keep: int = 2
-    """How many of the newest are kept, besides the one with the highest success rate."""
-    when_failed: Literal["continue", "stop"] = "continue"
-    """What to do if something cannot be saved (a full disk, say): say so and go on, or stop."""
+    low: float
+    high: float = math.inf
+    low_included: bool = True
+    high_included: bool = True
 
+    def __contains__(self, x: float) -> bool:
+        above = x >= self.low if self.low_included else x > self.low
+        below = x <= self.high if self.high_included else x < self.high
+        return abs(x) < math.inf and above and below
 
-@dataclass(frozen=True)
-class RunConfig:
-    """Settings that every training has, whatever it learns by."""
-
-    env: Annotated[str, Suppress]
-    """Gymnasium id of a goal env; `module:Name-v0` imports the module first."""
-    env_kwargs: Annotated[dict[str, Any], Suppress] = field(default_factory=dict)
-    """Arguments for the env's constructor. On the command line: --env.NAME VALUE."""
-    seed: int = 0
-    """The same seed gives the same bytes."""
-    steps: int = 100_000
-    """Env steps to train for."""
-    num_envs: int = 8
-    """Episodes simulated side by side."""
-    episodes_per_cycle: int = 8
-    """Episodes collected before each round of updates."""
-    eval_every: int = 10
-    """Cycles between two evaluations."""
-    eval_episodes: int = 50
-    """Greedy episodes per evaluation."""
-    max_episode_steps: int | None = None
-    """Time limit, for envs that have none of their own."""
-    simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
-    """threads: Fetch and Hand. jax: bit flip and rooms, by policy gradients. auto: the first of these that is possible,
-    else processes if a step is slow, else inline."""
-    workers: int | None = None
-    """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
-    env_timeout: float = 60.0
-    """Seconds that envs in a worker process may take for one step or reset, before they count as hung."""
-    env_failures: int = 5
-    """Failures of worker processes without a whole round of episodes in between, before the run stops."""
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"at least {self.low:g}" if self.low_included else f"more than {self.low:g}"
+        if self.low_included and not self.high_included:
+            return f"at least {self.low:g} and below {self.high:g}"
+        return f"between {self.low:g} and {self.high:g}"
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """Names of settings, separated by spaces, by the range that their values must lie in."""
+_FROM_ONE, _FROM_ZERO = Range(1), Range(0)
+_ABOVE_ZERO, _SHARE, _BELOW_ONE = Range(0, low_included=False), Range(0, 1), Range(0, 1, high_included=False)
 
-    at_least_1: str = ""
-    not_negative: str = ""
-    positive: str = ""
-    share: str = ""
-    below_1: str = ""
-
-
-_RUN = Ranges(
-    at_least_1="steps num_envs episodes_per_cycle eval_every eval_episodes max_episode_steps workers env_failures "
-    "checkpoint.keep",
-    not_negative="seed checkpoint.minutes",
-    positive="env_timeout",
-)
-_WORDS: dict[str, tuple[Callable[[float], bool], str]] = {
-    "at_least_1": (lambda x: x >= 1, "at least 1"),
-    "not_negative": (lambda x: x >= 0, "0 or more"),
-    "positive": (lambda x: x > 0, "more than 0"),
-    "share": (lambda x: 0 <= x <= 1, "between 0 and 1"),
-    "below_1": (lambda x: 0 <= x < 1, "at least 0 and below 1"),
-}
+Count = Annotated[int, _FROM_ONE]
+OptionalCount = Annotated[int | None, _FROM_ONE]
+CountOrZero = Annotated[int, _FROM_ZERO]
+AtLeastOne = Annotated[float, _FROM_ONE]
+NotNegative = Annotated[float, _FROM_ZERO]
+OptionalNotNegative = Annotated[float | None, _FROM_ZERO]
+Positive = Annotated[float, _ABOVE_ZERO]
+OptionalPositive = Annotated[float | None, _ABOVE_ZERO]
+Share = Annotated[float, _SHARE]
+OptionalShare = Annotated[float | None, _SHARE]
+Discount = Annotated[float | None, _BELOW_ONE]
+RateSchedule = Annotated[Schedule, _FROM_ZERO]
+ShareSchedule = Annotated[Schedule, _SHARE]
+Seed = Annotated[int, Range(0, 2**32, high_included=False)]
+Widths = Annotated[tuple[int, ...], _FROM_ONE]
 
 
-def check_ranges(config: RunConfig, *ranges: Ranges) -> None:
-    """Raise HindsightError naming the first setting that is out of range."""
-    values = flatten(config)
-    for kind, (valid, text) in _WORDS.items():
-        for name in " ".join(getattr(part, kind) for part in (_RUN, *ranges)).split():
-            value = values.get(name)
-            numbers = value.bounds() if isinstance(value, Schedule) else (value,)
-            if any(x is not None and not (abs(x) < math.inf and valid(x)) for x in numbers):
-                raise HindsightError(f"setting {name} must be {text}, got {value}")
-    if config.seed >= 2**32:
-        raise HindsightError(f"setting seed must be below 2**32, got {config.seed}")
-    hidden = values["agent.hidden"]
-    if not hidden or any(type(width) is not int or width < 1 for width in hidden):
-        raise HindsightError(f"setting agent.hidden must be one or more positive widths, got {hidden}")
+def check_ranges(config: Any, prefix: str = "") -> None:
+    """Raise HindsightError naming the first setting, of this group and those inside, that is out of range."""
+    for name, kind in get_type_hints(type(config), include_extras=True).items():
+        value = getattr(config, name)
+        if _is_group(value):
+            check_ranges(value, f"{prefix}{name}.")
+        for allowed in (part for part in get_args(kind)[1:] if isinstance(part, Range)):
+            numbers = list(_numbers(value))
+            if any(x not in allowed for x in numbers) or (isinstance(value, tuple) and not numbers):
+                what = "one or more widths, each " if isinstance(value, tuple) else ""
+                raise HindsightError(f"setting {prefix}{name} must be {what}{allowed}, got {value}")
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, Schedule):
+        yield from value.bounds()
+    elif isinstance(value, tuple):
+        yield from (x if type(x) is int else math.nan for x in value)
+    elif value is not None:
+        yield value
+
+
+def refuse_changes(config: Any, names: tuple[str, ...], prefix: str, why: str) -> None:
+    """Raise HindsightError if one of the settings, which nothing reads, differs from its default."""
+    defaults = type(config)()
+    for name in names:
+        value, default = getattr(config, name), getattr(defaults, name)
+        if value != default:
+            raise HindsightError(f"{prefix}{name} changes nothing, {why}: leave it at {plain(default)}")
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -133,8 +113,7 @@ def _nested(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         if _is_group(getattr(config, group, None)) and isinstance(inner, Mapping):
             nested[group] = nested.get(group, {}) | dict(inner)
         elif leaf or group not in _names(config) or _is_group(getattr(config, group)):
-            known = flatten(config)
-            raise HindsightError(f"unknown setting {name!r}.{nearest(name, known)}")
+            raise unknown_setting(name, flatten(config))
         else:
             nested[name] = value
     return nested
@@ -146,13 +125,51 @@ def _changed(config: Any, settings: Mapping[str, Any], prefix: str) -> Any:
     for name, value in settings.items():
         old = getattr(config, name, None)
         if name not in _names(config):
-            raise HindsightError(
-                f"unknown setting {prefix + name!r}.{nearest(prefix + name, list(flatten(config, prefix)))}"
-            )
+            raise unknown_setting(prefix + name, flatten(config, prefix))
         changes[name] = (
             _changed(old, value, f"{prefix}{name}.") if _is_group(old) else _typed(prefix + name, hints[name], value)
         )
     return dataclasses.replace(config, **changes)
+
+
+ELSEWHERE = {
+    "lr": "learning_rate",
+    "learning_rate": "critic_learning_rate",
+    "hidden": "net_arch",
+    "policy_kwargs": "net_arch",
+    "capacity": "buffer_size",
+    "polyak": "tau",
+    "target_average": "tau",
+    "train_freq": "episodes_per_cycle",
+    "updates_per_cycle": "gradient_steps",
+    "n_sampled_goal": "replay_k",
+    "goal_selection_strategy": "goal_rule",
+    "total_timesteps": "steps",
+    "timesteps": "steps",
+    "max_steps": "steps",
+    "n_envs": "num_envs",
+    "ent_coef": "entropy",
+    "clip_range": "clip",
+    "n_epochs": "epochs",
+    "lam": "gae_lambda",
+}
+"""What other libraries call a setting, and what it is called here."""
+
+
+def unknown_setting(name: str, known: Mapping[str, Any]) -> HindsightError:
+    """The error for a name that is no setting, with the one that was probably meant."""
+    return HindsightError(f"unknown setting {name!r}.{meant(name, known)}")
+
+
+def meant(name: str, known: Mapping[str, Any]) -> str:
+    """' Did you mean X?': by its last part, by the name that it has elsewhere, or by its spelling; or nothing."""
+    leaf = name.rpartition(".")[2].replace("-", "_")
+    words = [leaf, *([ELSEWHERE[leaf]] if leaf in ELSEWHERE else [])]
+    for word in words:
+        matches = [full for full in known if full.rpartition(".")[2].endswith(word)]
+        if matches:
+            return f" Did you mean {matches[0]!r}?"
+    return nearest(name, known)
 
 
 def _names(config: Any) -> list[str]:
@@ -166,6 +183,8 @@ def _is_group(value: Any) -> bool:
 def _typed(name: str, kind: Any, value: Any) -> Any:
     """`value` as the annotated type of the setting, or an error that names the setting."""
     origin, options = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _typed(name, options[0], value)
     if origin in (Union, types.UnionType):
         return None if value is None else _typed(name, options[0], value)
     if origin is Literal:

@@ -142,7 +142,7 @@ def test_a_training_counts_what_is_dropped_and_saves_itself_when_envs_keep_faili
             always.touch()
 
     settings: dict[str, Any] = {"num_envs": 2, "workers": 2, "simulator": "processes", "episodes_per_cycle": 4}
-    settings |= {"env_failures": 3, "updates_per_cycle": 2, "batch_size": 16, "eval_every": 100, "agent.hidden": (8,)}
+    settings |= {"env_failures": 3, "gradient_steps": 2, "batch_size": 16, "eval_every": 100, "agent.net_arch": (8,)}
     with pytest.raises(HindsightError, match="failed 3 times in a row"):
         hindsight.train(
             lambda: Sometimes(str(flag)),

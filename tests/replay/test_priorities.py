@@ -1,184 +1,227 @@
-"""Priority indexes: exact probabilities, sizes of any kind, and a naive sorted list as the judge."""
+"""Prioritised replay: what is stored, drawn and updated, with goals chosen when sampled and when stored."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from scipy.stats import chi2
+from scipy import stats
 
+from conftest import LineEnv, random_episodes
+from hindsight.config import PriorityConfig, ReplayConfig
+from hindsight.envs.contract import inspect
+from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
-from hindsight.replay import rank_order
-from hindsight.replay.priorities import importance_weights
-from hindsight.replay.rank_heap import RankHeap
-from hindsight.replay.rank_order import RankOrder, RankWeights
-from hindsight.replay.sum_tree import SumTree
+from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.replay import Batch, HindsightReplay
+from hindsight.schedules import Schedule
 
-INDEXES: list[Any] = [SumTree, RankHeap, RankOrder]
-
-
-class IndexMachine(RuleBasedStateMachine):
-    """Random sets, removals and repeated ids; after each, the index is compared with a dictionary."""
-
-    kind: Any = SumTree
-
-    @initialize(capacity=st.integers(1, 40))
-    def start(self, capacity: int) -> None:
-        self.index = self.kind(capacity, alpha=0.7)
-        self.model: dict[int, float] = {}
-
-    @rule(data=st.data())
-    def set(self, data: st.DataObject) -> None:
-        ids = data.draw(st.lists(st.integers(0, self.index.capacity - 1), max_size=12))
-        values = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0, 7.0]), min_size=len(ids), max_size=len(ids)))
-        self.index.set(np.array(ids, np.int64), np.array(values))
-        self.model |= dict(zip(ids, values, strict=True))
-
-    @rule(data=st.data())
-    def remove(self, data: st.DataObject) -> None:
-        ids = data.draw(st.lists(st.integers(0, self.index.capacity - 1), max_size=6))
-        self.index.remove(np.array(ids, np.int64))
-        for i in ids:
-            self.model.pop(i, None)
-
-    @rule(value=st.sampled_from([np.nan, np.inf, -1.0]))
-    def refuse(self, value: float) -> None:
-        with pytest.raises(HindsightError, match="finite"):
-            self.index.set(np.array([0, 0]), np.array([1.0, value]))
-
-    @invariant()
-    def probabilities_are_those_of_the_model(self) -> None:
-        if not hasattr(self, "index") or not self.model:
-            return
-        ids = np.arange(self.index.capacity)
-        probability = self.index.probability(ids)
-        assert probability.sum() == pytest.approx(1.0)
-        assert set(np.flatnonzero(probability)) == set(self.model)
-        self.check_order(probability)
-        drawn, stated = self.index.sample(16, np.random.default_rng(len(self.model)))
-        assert set(drawn.tolist()) <= set(self.model)
-        assert stated == pytest.approx(probability[drawn])
-
-    def check_order(self, probability: Any) -> None:
-        weights = np.array([self.model.get(i, 0.0) for i in range(self.index.capacity)]) ** 0.7
-        assert probability == pytest.approx(weights / weights.sum())
+LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations spell out (episode, time)
+STORED = ReplayConfig(goals_chosen="stored", capacity=8 * LINE.horizon)
 
 
-class HeapMachine(IndexMachine):
-    kind = RankHeap
-
-    def check_order(self, probability: Any) -> None:
-        heap = self.index._heap[: len(self.index)]
-        assert sorted(heap.tolist()) == sorted(self.model)
-        for at in range(1, len(heap)):
-            assert self.model[int(heap[(at - 1) // 2])] >= self.model[int(heap[at])]
+def constant(error: float = 1.0) -> Any:
+    return lambda batch: TDErrors(np.full(len(batch.reward), error), np.zeros(len(batch.reward)))
 
 
-class OrderMachine(IndexMachine):
-    kind = RankOrder
-
-    def check_order(self, probability: Any) -> None:
-        expected = sorted(self.model, key=lambda i: (-self.model[i], i))
-        assert self.index.rank(np.array(expected)).tolist() == list(range(len(expected)))
+def by_time(batch: Batch) -> TDErrors:
+    """TD errors that tell the pairs apart: the time of the transition plus one."""
+    return TDErrors(batch.observation[:, 1] + 1.0, np.zeros(len(batch.reward)))
 
 
-for machine in (IndexMachine, HeapMachine, OrderMachine):
-    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestSumTree, TestRankHeap, TestRankOrder = IndexMachine.TestCase, HeapMachine.TestCase, OrderMachine.TestCase
+def filled(config: ReplayConfig, priority: PriorityConfig, additions: int = 3, seed: int = 0) -> HindsightReplay:
+    rng = np.random.default_rng(seed)
+    replay = HindsightReplay(LINE, config, priority)
+    for i in range(additions):
+        replay.add(random_episodes(rng, 4, LINE.horizon, LINE, mark=4 * i), by_time, 0.0, rng)
+    return replay
 
 
-@pytest.mark.parametrize("kind", INDEXES)
-@pytest.mark.parametrize("capacity", [1, 7, 64, 1000])
-@pytest.mark.parametrize("stratified", [True, False])
-def test_frequencies_match_the_stated_probabilities(kind: Any, capacity: int, stratified: bool) -> None:
-    rng = np.random.default_rng(capacity)
-    index = kind(capacity, alpha=0.6)
-    index.set(np.arange(capacity), rng.exponential(size=capacity))
-    index.set(rng.integers(0, capacity, 200), rng.exponential(size=200))  # after a life of updates
-    draws, rounds = 100, 2000
-    drawn = np.concatenate([index.sample(draws, rng, stratified)[0] for _ in range(rounds)])
-    expected = index.probability(np.arange(capacity)) * draws * rounds
-    counts = np.bincount(drawn, minlength=capacity)
-    statistic = ((counts - expected) ** 2 / expected).sum()
-    assert statistic < chi2.ppf(1 - 1e-6, max(capacity - 1, 1))
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["none", "proportional", "rank", "rank_heap"]),
+    st.sampled_from(["single_queue", "two_queues"]),
+    st.sampled_from(["sampled", "stored"]),
+    st.sampled_from(["uniform", "late", "early", "early_doubled"]),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from([1, 3]),
+    st.integers(1, 9),
+)
+def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
+    seed: int, index: Any, queues: Any, chosen: Any, numbers: Any, drop: float, fresh: int, slots: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    if chosen == "sampled":
+        queues = "single_queue"
+    config = ReplayConfig(
+        capacity=slots * LINE.horizon, goals_chosen=chosen, goal_numbers=numbers, drop_met=Schedule.parse(drop)
+    )
+    priority = PriorityConfig(index=index, queues=queues, fresh=fresh, actor="uniform", shared=0.3, hardness=1.0)
+    replay = HindsightReplay(LINE, config, priority)
+    for i in range(5):
+        replay.add(random_episodes(rng, 4, LINE.horizon, LINE, mark=4 * i), by_time, 0.0, rng)
+        sample = replay.sample(2, 20, 0.3, rng)
+        at, batch = sample.addresses, sample.replayed.batch
+        store = replay.storage
+        assert at.slot.shape == (2, 20 * fresh)
+        assert (at.step < store.length[at.slot]).all()
+        stored = at.goal_time > at.step
+        assert (stored | (at.goal_time == -1)).all()  # future, or desired
+        goal = store.goal(at.goal_slot.ravel(), at.goal_time.ravel())
+        np.testing.assert_array_equal(
+            batch.reward.ravel(), LINE.goal_reward(store.achieved_goal[at.slot, at.step + 1].reshape(goal.shape), goal)
+        )
+        np.testing.assert_array_equal(batch.observation, store.observation[at.slot, at.step])
+        if drop == 1.0:
+            met = LINE.reached(store.achieved_goal[at.slot, at.step].reshape(goal.shape), goal)
+            assert not (met & (at.goal_time.ravel() >= 0)).any()
+        assert (batch.importance > 0).all()
+        replay.update(sample, TDErrors(rng.normal(size=at.slot.shape), rng.normal(size=at.slot.shape)))
 
 
-@pytest.mark.parametrize("kind", INDEXES)
-def test_while_the_buffer_grows_and_wraps(kind: Any) -> None:
+@pytest.mark.parametrize("index", ["proportional", "rank", "rank_heap"])
+@pytest.mark.parametrize("queues", ["single_queue", "two_queues"])
+def test_pairs_are_drawn_as_often_as_stated(index: Any, queues: Any) -> None:
+    replay = filled(STORED, PriorityConfig(index=index, queues=queues), additions=5)
+    rng, n = np.random.default_rng(7), 40_000
+    sample = replay.sample(1, n, 0.0, rng)
+    assert sample.ids is not None
+    ids, counts = np.unique(sample.ids, return_counts=True)
+    share = np.zeros(replay.priorities.pairs.actual + replay.priorities.pairs.alternate)  # type: ignore[union-attr]
+    share[sample.ids.ravel()] = 1.0 / sample.replayed.batch.importance.ravel()
+    queue = np.where(ids >= replay.priorities.pairs.actual, 1, 0) if queues == "two_queues" else np.zeros_like(ids)  # type: ignore[union-attr]
+    for q in np.unique(queue):
+        expected = share[ids[queue == q]]
+        seen = counts[queue == q]
+        expected = expected / expected.sum() * seen.sum()
+        enough = expected > 5
+        chi = ((seen[enough] - expected[enough]) ** 2 / expected[enough]).sum()
+        assert chi < stats.chi2.ppf(0.9999, enough.sum())
+
+
+def test_uniform_draws_of_stored_pairs_have_importance_one() -> None:
+    replay = filled(STORED, PriorityConfig())
+    sample = replay.sample(3, 50, 0.0, np.random.default_rng(0))
+    np.testing.assert_allclose(sample.replayed.batch.importance, 1.0, rtol=1e-6)
+    assert sample.replayed.beta == 0.5
+
+
+def test_new_pairs_are_evaluated_in_one_call_and_overwritten_ones_forgotten() -> None:
+    calls: list[int] = []
+
+    def evaluate(batch: Batch) -> TDErrors:
+        calls.append(len(batch.reward))
+        return by_time(batch)
+
+    rng = np.random.default_rng(1)
+    replay = HindsightReplay(LINE, STORED, PriorityConfig(index="proportional"))
+    for _ in range(5):  # 8 slots, 20 episodes: the ring wraps twice
+        replay.add(random_episodes(rng, 4, LINE.horizon, LINE), evaluate, 0.0, rng)
+    assert len(calls) == 5
+    assert replay.priorities is not None
+    assert len(replay.priorities.queues.indexes[0]) == calls[-1] + calls[-2]
+
+
+def test_without_td_errors_new_entries_get_the_largest_priority_in_the_buffer() -> None:
+    rng = np.random.default_rng(1)
+    replay = HindsightReplay(LINE, ReplayConfig(capacity=4 * LINE.horizon), PriorityConfig(index="rank"))
+    replay.add(random_episodes(rng, 4, LINE.horizon, LINE), constant(50.0), 0.0, rng)
+    replay.add(random_episodes(rng, 3, LINE.horizon, LINE), constant(2.0), 0.0, rng)
+    replay.add(random_episodes(rng, 1, LINE.horizon, LINE), constant(3.0), 0.0, rng)  # the last of the 50s is gone
+    replay.add(random_episodes(rng, 1, LINE.horizon, LINE), None, 0.0, rng)
+    assert replay.priorities is not None
+    assert replay.priorities.queues.largest() == pytest.approx(3.0, rel=1e-5)
+
+
+def test_an_entry_overwritten_between_sampling_and_update_keeps_its_successor() -> None:
+    rng = np.random.default_rng(1)
+    replay = filled(STORED, PriorityConfig(index="proportional"), additions=2)
+    sample = replay.sample(1, 200, 0.0, rng)
+    replay.add(random_episodes(rng, 4, LINE.horizon, LINE), constant(1.0), 0.0, rng)  # into slots 0..3
+    replay.update(sample, TDErrors(np.full((1, 200), 9.0), np.zeros((1, 200))))
+    assert replay.priorities is not None
+    assert sample.ids is not None
+    slots = sample.addresses.slot.ravel()
+    priorities = replay.priorities.queues.priority(sample.ids.ravel())
+    assert priorities[slots >= 4] == pytest.approx(9.0, rel=1e-4)
+    assert set(np.round(priorities[slots < 4], 3)) <= {0.0, 1.0}
+
+
+def test_priorities_by_hand() -> None:
+    config = PriorityConfig(index="proportional", epsilon=0.5, floor=1.0)
+    replay = filled(STORED, config)
+    assert replay.priorities is not None
+    assert replay.priorities.of(TDErrors(np.array([0.2, -2.0]), np.zeros(2))).tolist() == [1.0, 2.5]
+    hard = filled(STORED, replace(config, hardness=2.0)).priorities
+    assert hard is not None
+    hard._values[:] = -50.0, 0.0
+    td = TDErrors(np.array([1.5, 1.5, 1.5]), np.array([0.0, -25.0, -50.0]))
+    assert hard.of(td) == pytest.approx([2.0 * 0.01**2, 2.0 * 0.25, 2.0])
+
+
+def test_other_goals_of_a_transition_follow_by_the_share() -> None:
+    config = PriorityConfig(index="proportional", shared=0.25, epsilon=0.0)
     rng = np.random.default_rng(0)
-    index = kind(50, alpha=0.6)
-    for step in range(120):
-        index.set(np.array([step % 50]), np.array([rng.random() + 0.1]))
-        filled = min(step + 1, 50)
-        ids, probabilities = index.sample(32, rng)
-        assert ids.max() < filled
-        assert index.probability(np.arange(50))[:filled].sum() == pytest.approx(1.0)
-        assert probabilities == pytest.approx(index.probability(ids))
+    replay = HindsightReplay(LINE, replace(STORED, goal_numbers="uniform"), config)
+    replay.add(random_episodes(rng, 4, LINE.horizon, LINE), constant(2.0), 0.0, rng)
+    assert replay.priorities is not None
+    queues, pairs = replay.priorities.queues, replay.priorities.pairs
+    replay.priorities.update(np.array([0]), TDErrors(np.array([10.0]), np.zeros(1)), replay.priorities.now)
+    others, _ = pairs.same_transition(np.array([0]))
+    assert queues.priority(np.array([0, 1])) == pytest.approx([10.0, 2.0])
+    assert queues.priority(others) == pytest.approx(np.full(4, 0.75 * 2 + 0.25 * 10))
 
 
-def test_sums_stay_exact_after_many_updates() -> None:
+def test_moved_power_weighs_episodes_uniformly_and_in_priorities() -> None:
+    rng = np.random.default_rng(3)
+    episodes = random_episodes(rng, 8, LINE.horizon, LINE)
+    moved = np.maximum(episodes.distance_moved(), 0.01).astype(np.float64)
+    for priority in (PriorityConfig(), PriorityConfig(index="proportional", alpha=1.0)):
+        replay = HindsightReplay(LINE, ReplayConfig(capacity=8 * LINE.horizon, moved_power=1.0), priority)
+        replay.add(episodes, constant(1.0), 0.0, rng)
+        slots = replay.sample(1, 50_000, 0.0, rng).addresses.slot
+        share = np.bincount(slots.ravel(), minlength=8) / 50_000
+        expected = moved * episodes.length
+        assert share == pytest.approx(expected / expected.sum(), abs=0.01)
+
+
+def test_beta_and_correction_follow_the_settings() -> None:
+    for correct, betas in (("critic", (0.75, 0.0)), ("both", (0.75, 0.75)), ("none", (0.0, 0.0))):
+        replay = filled(STORED, PriorityConfig(index="rank", correct=correct))  # type: ignore[arg-type]
+        replayed = replay.sample(1, 10, 0.5, np.random.default_rng(0)).replayed
+        assert (replayed.beta, replayed.actor_beta) == betas
+
+
+def test_bad_td_errors_change_nothing() -> None:
+    replay = filled(STORED, PriorityConfig(index="rank"))
+    sample = replay.sample(1, 20, 0.0, np.random.default_rng(0))
+    assert replay.priorities is not None
+    assert sample.ids is not None
+    before = replay.priorities.queues.priority(sample.ids.ravel())
+    with pytest.raises(HindsightError, match="finite"):
+        replay.update(sample, TDErrors(np.full((1, 20), np.nan), np.zeros((1, 20))))
+    np.testing.assert_array_equal(replay.priorities.queues.priority(sample.ids.ravel()), before)
+
+
+def test_goals_chosen_when_stored_need_a_generator() -> None:
+    replay = HindsightReplay(LINE, STORED)
+    with pytest.raises(HindsightError, match="random generator"):
+        replay.add(random_episodes(np.random.default_rng(0), 2, LINE.horizon, LINE))
+
+
+@pytest.mark.parametrize("index", ["none", "rank"])
+def test_a_restored_replay_knows_that_episodes_end(index: Any) -> None:
     rng = np.random.default_rng(0)
-    tree = SumTree(1000, alpha=1.0)
-    for _ in range(1000):
-        tree.set(rng.integers(0, 1000, 10_000), rng.random(10_000) * 10.0 ** rng.integers(-8, 8))
-    fresh = SumTree(1000, alpha=1.0)
-    fresh.set(np.arange(1000), tree._tree[:1000])
-    assert (fresh._tree == tree._tree).all()
-
-
-def test_exact_order_through_splits_packing_and_returns() -> None:
-    rng = np.random.default_rng(0)
-    n = 6000
-    index = RankOrder(n)
-    priorities = np.zeros(n, np.float32)
-    for round_ in range(60):  # always at one end, so that blocks fill, split and are packed anew
-        ids = rng.permutation(n)[: n // 3]
-        values = (rng.random(len(ids)) + (round_ if round_ % 2 else -round_ + 100)).astype(np.float32)
-        index.set(ids, values)
-        priorities[ids] = values
-    stored = np.flatnonzero(priorities)
-    expected = stored[np.lexsort((stored, -priorities[stored]))]
-    assert (index.rank(expected) == np.arange(len(expected))).all()
-    assert (rank_order._at(index._blocks, np.arange(len(expected))) == expected).all()
-    index.remove(expected[::2])
-    assert (index.rank(expected[1::2]) == np.arange(len(expected) // 2)).all()
-
-
-@given(st.integers(1, 300), st.floats(0, 2))
-def test_rank_weights_of_a_size_begin_those_of_the_next(n: int, alpha: float) -> None:
-    weights = RankWeights(alpha)
-    small = weights.sums(n).copy()
-    assert (weights.sums(3 * n)[:n] == small).all()
-    assert small == pytest.approx(np.cumsum(np.arange(1, n + 1) ** -alpha))
-
-
-def test_sorting_a_heap_gives_exact_ranks() -> None:
-    rng = np.random.default_rng(0)
-    heap = RankHeap(500, sort_every=700)
-    priorities = rng.random(500)
-    heap.set(np.arange(500), priorities)
-    heap.set(np.arange(200), priorities[:200])  # 700 updates: sorted
-    assert (heap._heap == np.argsort(-priorities, kind="stable")).all()
-
-
-def test_importance_weights_by_hand() -> None:
-    importance = 1.0 / (8 * np.array([0.5, 0.25, 0.125]))
-    assert importance_weights(importance, 1.0) == pytest.approx([0.25, 0.5, 1.0])
-    assert importance_weights(importance, 0.5) == pytest.approx([0.5, 0.5**0.5, 1.0])
-    assert importance_weights(importance, 0.0) == pytest.approx([1.0, 1.0, 1.0])
-
-
-@pytest.mark.parametrize("kind", INDEXES)
-def test_bad_calls_change_nothing(kind: Any) -> None:
-    index = kind(4)
-    with pytest.raises(HindsightError, match="nothing to sample"):
-        index.sample(3, np.random.default_rng(0))
-    index.set(np.array([1]), np.array([2.0]))
-    for ids, values in (([4], [1.0]), ([-1], [1.0]), ([0, 2], [1.0, np.nan])):
-        with pytest.raises(HindsightError):
-            index.set(np.array(ids), np.array(values))
-    assert index.probability(np.arange(4)).tolist() == [0, 1, 0, 0]
+    replay, other = (HindsightReplay(LINE, STORED, PriorityConfig(index=index)) for _ in range(2))
+    episodes = random_episodes(rng, 4, LINE.horizon, LINE)
+    ended = replace(episodes, terminated=episodes.success)  # it ends where the goal is reached, and has no say in it
+    replay.add(ended, constant(1.0), 0.0, rng)
+    other.restore_state(replay.export_state())
+    mine, theirs = (r.sample(1, 400, 0.0, np.random.default_rng(1)).replayed.batch for r in (replay, other))
+    assert mine.terminated.any()
+    np.testing.assert_array_equal(theirs.terminated, mine.terminated)

@@ -29,12 +29,12 @@ SETTINGS: dict[str, Any] = {
     "steps": 60,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 2,
+    "gradient_steps": 2,
     "batch_size": 16,
     "eval_episodes": 2,
     "eval_every": 1,
-    "agent.hidden": (8,),
-    "priority.index": "rank_heap",
+    "agent.net_arch": (8,),
+    "priority.sampling": "rank_heap",
     "replay.goals_chosen": "stored",
     "overlap": True,
     "checkpoint.minutes": 0.0,
@@ -150,8 +150,8 @@ def truncate(path: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {"flipped": flip, "truncated": truncate, "missing": Path.unlink}
-FILES = ["manifest.json", "state.json", "config.json", "metrics.jsonl", "agent.safetensors", "policy.safetensors"]
-FILES += ["normalizer.safetensors", "replay.safetensors", "ahead.safetensors"]
+FILES = ["manifest.json", "state.json", "config.json", "metrics.jsonl", "learner.safetensors"]
+FILES += ["policy.safetensors", "normalizer.safetensors", "replay.safetensors", "rollouts.safetensors"]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -245,15 +245,18 @@ def with_tensors(run: Path, file: str, **changes: Any) -> bytes:
 HUGE = {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}
 QUEUE = "replay__priorities__queues__queue_0__"
 CONTENTS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
-    "pickle as tensors": ("agent.safetensors", lambda run: pickle.dumps(Exploit())),
+    "pickle as tensors": ("learner.safetensors", lambda run: pickle.dumps(Exploit())),
     "pickle as state": ("state.json", lambda run: pickle.dumps(Exploit())),
-    "huge header": ("agent.safetensors", lambda run: struct.pack("<Q", 2**60) + b"{}"),
-    "huge tensor": ("agent.safetensors", lambda run: header(x=HUGE)),
+    "huge header": ("learner.safetensors", lambda run: struct.pack("<Q", 2**60) + b"{}"),
+    "huge tensor": ("learner.safetensors", lambda run: header(x=HUGE)),
     "tensor beyond the file": (
-        "agent.safetensors",
+        "learner.safetensors",
         lambda run: header(x={**HUGE, "shape": [4], "data_offsets": [0, 16]}),
     ),
-    "negative offsets": ("agent.safetensors", lambda run: header(x={**HUGE, "data_offsets": [-8, 8]})),
+    "negative offsets": (
+        "learner.safetensors",
+        lambda run: header(x={**HUGE, "data_offsets": [-8, 8]}),
+    ),
     "deep JSON": ("state.json", lambda run: b"[" * 200_000),
     "deep object": ("state.json", lambda run: b'{"a":' * 200_000),
     "huge number": ("state.json", lambda run: b'{"counts": ' + b"9" * 10_000 + b"}"),
@@ -272,10 +275,13 @@ CONTENTS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     ),
     "tensors for values": ("replay.safetensors", lambda run: with_tensors(run, "replay.safetensors", rng=np.zeros(1))),
     "wrong shape": (
-        "agent.safetensors",
-        lambda run: with_tensors(run, "agent.safetensors", agent__updates=np.zeros(3)),
+        "learner.safetensors",
+        lambda run: with_tensors(run, "learner.safetensors", learner__updates=np.zeros(3)),
     ),
-    "one tensor more": ("agent.safetensors", lambda run: with_tensors(run, "agent.safetensors", agent__x=np.zeros(3))),
+    "one tensor more": (
+        "learner.safetensors",
+        lambda run: with_tensors(run, "learner.safetensors", learner__x=np.zeros(3)),
+    ),
     "entries out of range": (
         "replay.safetensors",
         lambda run: with_tensors(
@@ -352,7 +358,7 @@ def test_what_a_killed_process_left_is_swept(run: Path) -> None:
     checkpoints = Checkpoints(run / "checkpoints")
     for name in ("00000007.part", "00000001.gone"):
         (run / "checkpoints" / name).mkdir()
-        (run / "checkpoints" / name / "agent.safetensors").write_bytes(b"half")
+        (run / "checkpoints" / name / "learner.safetensors").write_bytes(b"half")
     assert {f.state for f in verify(run)} == {"ok", "note"}
     checkpoints.write(Snapshot(8, 8, None, {"x": {"y": np.zeros(1)}}, b"{}", run / "metrics.jsonl", 3))
     assert all(p.suffix == "" for p in (run / "checkpoints").iterdir())

@@ -11,12 +11,12 @@ import pytest
 
 import hindsight
 from conftest import LineEnv
-from hindsight.agents import make_agent
-from hindsight.config import DDPGConfig, DQNConfig
+from hindsight.agents.ddpg import DDPGConfig
+from hindsight.agents.dqn import DQNConfig
+from hindsight.agents.registry import make_agent
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
-from hindsight.networks import to_numpy
 from hindsight.normalizer import Normalizer
 from hindsight.training.policy import Policy
 
@@ -25,12 +25,13 @@ def new_policy(env: Any, config: Any) -> Policy:
     spec = inspect(env)
     agent = make_agent(config, spec)
     scale = Normalizer(spec.observation, spec.goal, 0.01, 200.0).scale()
-    return Policy.of(spec, agent, to_numpy(agent.actor_parameters(agent.init(jax.random.key(0)))), scale)
+    state = agent.scheduled(agent.init(jax.random.key(0)), scale, 0.0)
+    return Policy.of(spec, agent.actor(state), config)
 
 
 def test_one_observation_and_a_batch_of_them(tmp_path: Path) -> None:
     env = make("FetchReach-v4")
-    policy = new_policy(env, DDPGConfig(hidden=(16, 16)))
+    policy = new_policy(env, DDPGConfig(net_arch=(16, 16)))
     policy.save(tmp_path)
     loaded = hindsight.load(tmp_path)
     observations = [env.reset(seed=i)[0] for i in range(3)]
@@ -46,7 +47,7 @@ def test_one_observation_and_a_batch_of_them(tmp_path: Path) -> None:
 
 def test_discrete_action_is_an_int(tmp_path: Path) -> None:
     env = make("hindsight/BitFlip-v0", bits=4)
-    new_policy(env, DQNConfig(hidden=(8,))).save(tmp_path)
+    new_policy(env, DQNConfig(net_arch=(8,))).save(tmp_path)
     observation, _ = env.reset(seed=0)
     action = hindsight.load(tmp_path)(observation)
     assert isinstance(action, int)
@@ -54,7 +55,7 @@ def test_discrete_action_is_an_int(tmp_path: Path) -> None:
 
 
 def test_wrong_observations_are_named() -> None:
-    policy = new_policy(LineEnv(), DDPGConfig(hidden=(4,)))
+    policy = new_policy(LineEnv(), DDPGConfig(net_arch=(4,)))
     with pytest.raises(HindsightError, match="desired_goal"):
         policy({"observation": np.zeros(1)})
     with pytest.raises(HindsightError, match="shape"):
@@ -84,7 +85,7 @@ def pickled(directory: Path) -> None:
 
 
 def other_network(directory: Path) -> None:
-    new_policy(LineEnv(), DDPGConfig(hidden=(5,))).save(directory.parent)
+    new_policy(LineEnv(), DDPGConfig(net_arch=(5,))).save(directory.parent)
     (directory / "policy.safetensors").write_bytes((directory.parent / "policy.safetensors").read_bytes())
 
 
@@ -96,7 +97,7 @@ def missing(directory: Path) -> None:
 def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage: Any) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
-    new_policy(LineEnv(), DDPGConfig(hidden=(4,))).save(directory)
+    new_policy(LineEnv(), DDPGConfig(net_arch=(4,))).save(directory)
     damage(directory)
     with pytest.raises(HindsightError) as error:
         hindsight.load(directory)

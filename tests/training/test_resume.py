@@ -16,37 +16,49 @@ import pytest
 import hindsight
 from conftest import LineEnv, fingerprint
 from hindsight.errors import HindsightError
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 
 QUICK: dict[str, Any] = {
     "quiet": True,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 4,
+    "gradient_steps": 4,
     "batch_size": 16,
     "eval_episodes": 2,
     "eval_every": 2,
-    "agent.hidden": (16,),
-    "priority.every": 2,
+    "agent.net_arch": (16,),
     "checkpoint.minutes": 0.0,
 }
 STORED = {"replay.goals_chosen": "stored"}
+OFTEN = {"priority.updates_per_draw": 2}
 METHODS: dict[str, dict[str, Any]] = {
-    "HER": {"overlap": True, "policy_average": 0.9, "replay.capacity": 250},
+    "HER": {"overlap": True, "policy_ema": 0.9, "replay.buffer_size": 250},
     "HER, moved": {"replay.moved_share": 0.5},
     "HER, rare moves": {"replay.moved_share": 0.5, "replay.moved_power": 1.0, "replay.moved_unit": "usual"},
-    "prioritised HER": {"priority.index": "rank", "priority.shared": 0.5, "replay.moved_power": 0.5},
-    "HPER, one queue": {**STORED, "priority.index": "rank_heap", "overlap": True, "replay.replay_k": "linear(8, 2)"},
+    "prioritised HER": {
+        **OFTEN,
+        "priority.sampling": "rank",
+        "priority.shared": 0.5,
+        "replay.moved_power": 0.5,
+    },
+    "HPER, one queue": {
+        **STORED,
+        **OFTEN,
+        "priority.sampling": "rank_heap",
+        "overlap": True,
+        "replay.replay_k": "linear(8, 2)",
+    },
     "HPER, two queues": {
         **STORED,
-        "priority.index": "proportional",
+        **OFTEN,
+        "priority.sampling": "proportional",
         "priority.queues": "two_queues",
-        "priority.new": "predicted",
+        "priority.initial": "predicted",
         "priority.hardness": 0.5,
         "priority.fresh": 2,
-        "replay.drop_met": 1.0,
-        "replay.capacity": 300,
+        "replay.drop_achieved": 1.0,
+        "replay.buffer_size": 300,
     },
 }
 STEPS = {"hindsight/BitFlip-v0": 100, "FetchReach-v4": 600}
@@ -87,7 +99,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("simulator", ["threads", pytest.param("inline", marks=pytest.mark.slow)])
 def test_episodes_that_depend_on_those_before_them(simulator: str, tmp_path: Path) -> None:
     env = "HandManipulateBlockRotateZ-v1"
-    settings = QUICK | {"steps": 600, "overlap": True, "updates_per_cycle": 1, "simulator": simulator}
+    settings = QUICK | {"steps": 600, "overlap": True, "gradient_steps": 1, "simulator": simulator}
     whole = hindsight.train(env, run_dir=tmp_path / "whole", callbacks=[copy_at(2, tmp_path / "cut")], **settings)
     assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
 

@@ -22,7 +22,7 @@ from conftest import LineEnv
 from hindsight.cli import main
 from hindsight.errors import HindsightError
 from hindsight.saving import checkpoints as checkpoints_module
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 from hindsight.training.verify import verify
 from hindsight.training.writer import RunWriter
@@ -32,11 +32,11 @@ QUICK: dict[str, Any] = {
     "steps": 60,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 2,
+    "gradient_steps": 2,
     "batch_size": 16,
     "eval_episodes": 2,
     "eval_every": 1,
-    "agent.hidden": (8,),
+    "agent.net_arch": (8,),
     "checkpoint.minutes": 0.0,
 }
 
@@ -56,7 +56,7 @@ BITS = [
     "hindsight/BitFlip-v0",
     "--batch-size",
     "16",
-    "--agent.hidden",
+    "--agent.net_arch",
     "16",
     "--eval-episodes",
     "2",
@@ -162,18 +162,18 @@ def test_divergence_stops_before_anything_is_overwritten(tmp_path: Path) -> None
     changed = {name for name, content in saved.items() if after.get(name) != content}
     assert {name for name in changed if not name.startswith(("tensorboard", "metrics"))} == set()
     checkpoint = Run.open(tmp_path / "run").checkpoints.newest()[0]
-    assert all(np.isfinite(tensor).all() for tensor in load_file(checkpoint.path / "agent.safetensors").values())
+    assert all(np.isfinite(tensor).all() for tensor in load_file(checkpoint.path / "learner.safetensors").values())
 
 
 def test_parameters_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hindsight.agents.ddpg import DDPG
 
-    def update(self: DDPG, state: Any, *arguments: Any, inner: Any = DDPG.update) -> Any:
+    def learn(self: DDPG, state: Any, *arguments: Any, inner: Any = DDPG.learn) -> Any:
         state, td, metrics = inner(self, state, *arguments)
         actor = {"params": {**state.actor["params"], "Dense_1": {"kernel": np.full((8, 1), np.inf)}}}
         return state._replace(actor=actor), td, metrics
 
-    monkeypatch.setattr(DDPG, "update", update)
+    monkeypatch.setattr(DDPG, "learn", learn)
     with pytest.raises(HindsightError, match=r"actor/params/Dense_1/kernel are not finite at step \d+"):
         hindsight.train(LineEnv, run_dir=tmp_path / "run", **QUICK)
     assert not (tmp_path / "run" / "policy.safetensors").exists()

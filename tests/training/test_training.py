@@ -13,10 +13,10 @@ import pytest
 import hindsight
 from conftest import LineEnv, SingleGoalEnv, written
 from hindsight.errors import HindsightError
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 
-QUICK: dict[str, Any] = {"quiet": True, "updates_per_cycle": 4, "batch_size": 32, "eval_episodes": 4, "eval_every": 2}
+QUICK: dict[str, Any] = {"quiet": True, "gradient_steps": 4, "batch_size": 32, "eval_episodes": 4, "eval_every": 2}
 
 
 def test_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
@@ -77,9 +77,10 @@ def test_single_goal_rewards_train_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_learner_must_fit_the_actions(tmp_path: Path) -> None:
-    from hindsight.config import DDPGConfig, TrainConfig
+    from hindsight.agents.ddpg import DDPGConfig
+    from hindsight.config import OffPolicyConfig
 
-    config = TrainConfig("hindsight/BitFlip-v0", agent=DDPGConfig())
+    config = OffPolicyConfig("hindsight/BitFlip-v0", agent=DDPGConfig())
     with pytest.raises(HindsightError, match="use dqn"):
         hindsight.train("hindsight/BitFlip-v0", config=config, run_dir=tmp_path / "run", quiet=True)
 
@@ -112,7 +113,7 @@ def test_divergence_is_named(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, hindsight
 env, path, simulator = sys.argv[1:]
-hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_cycle=4, updates_per_cycle=5,
+hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_cycle=4, gradient_steps=5,
                 batch_size=64, eval_every=2, eval_episodes=3, quiet=True, simulator=simulator, overlap=True)
 """
 
@@ -128,9 +129,10 @@ def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None
 
 
 def test_the_config_says_what_was_trained(tmp_path: Path) -> None:
-    from hindsight.config import DQNConfig, TrainConfig
+    from hindsight.agents.dqn import DQNConfig
+    from hindsight.config import OffPolicyConfig
 
-    config = TrainConfig("Other-v0", agent=DQNConfig(), steps=50)
+    config = OffPolicyConfig("Other-v0", agent=DQNConfig(), steps=50)
     run = hindsight.train(
         "hindsight/BitFlip-v0", config=config, env_kwargs={"bits": 3}, run_dir=tmp_path / "run", **QUICK
     )
@@ -139,9 +141,11 @@ def test_the_config_says_what_was_trained(tmp_path: Path) -> None:
 
 
 def test_a_refused_training_leaves_no_directory(tmp_path: Path) -> None:
-    from hindsight.config import DDPGConfig, TrainConfig
+    from hindsight.agents.ddpg import DDPGConfig
+    from hindsight.config import OffPolicyConfig
 
-    for settings in ({"config": TrainConfig("x", agent=DDPGConfig())}, {"replay": {"capacity": 3}}):
+    config = OffPolicyConfig("x", agent=DDPGConfig())
+    for settings in ({"config": config}, {"replay": {"buffer_size": 3}}):
         with pytest.raises(HindsightError):
             hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings)
         assert not (tmp_path / "run").exists()

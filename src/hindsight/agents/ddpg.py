@@ -1,26 +1,55 @@
-"""Deep deterministic policy gradient (Lillicrap et al., 2015), as the HER reference uses it: losses, update, act."""
+"""Deep deterministic policy gradient (Lillicrap et al., 2015), as the HER reference uses it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from tyro.conf import Suppress
 
-from hindsight.agents.exploration import Explore, RandomActions
-from hindsight.agents.losses import adam_step, every_nth, resample, td_loss, td_target
-from hindsight.agents.shapes import Shapes
-from hindsight.config import DDPGConfig
-from hindsight.networks import MLP, Params, average, copy_of, forward
-from hindsight.normalizer import Scale, normalize
-from hindsight.replay.priorities import importance_weights
-from hindsight.replay.prioritized import TDErrors
-from hindsight.replay.replay import Batch, Replayed
+from hindsight.acting import Actor, ActorShape, RandomActions
+from hindsight.agents.agent import Metrics, OffPolicyAgent
+from hindsight.agents.config import QLearningConfig
+from hindsight.agents.losses import adam_step, kept, td_loss, td_target
+from hindsight.collect import Act
+from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.normalizer import Scale
+from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.priority_index import importance_weights
+from hindsight.schedules import Schedule
+from hindsight.settings import AtLeastOne, NotNegative, RateSchedule, ShareSchedule, Widths
 from hindsight.types import Array, Floats, Tensor
+
+
+@dataclass(frozen=True)
+class DDPGConfig(QLearningConfig):
+    """Deep deterministic policy gradient, for continuous actions."""
+
+    method: Annotated[str, Suppress] = "ddpg"
+    net_arch: Widths = (256, 256, 256)
+    actor_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    action_l2: NotNegative = 1.0
+    """Weight of the mean squared action in the actor's loss."""
+    exploration_noise: RateSchedule = Schedule.parse(0.2)
+    """Deviation of the Gaussian noise of exploring actions, as a share of half the action range."""
+    random_actions: ShareSchedule = Schedule.parse(0.3)
+    """Share of actions drawn uniformly at random while exploring."""
+    random_hold: AtLeastOne = 1.0
+    """Steps for which such an action is held, on average."""
+
+    @property
+    def has_actor(self) -> bool:
+        return True
+
+
+class Rates(NamedTuple):
+    actor: Tensor
+    critic: Tensor
 
 
 class DDPGState(NamedTuple):
@@ -33,24 +62,25 @@ class DDPGState(NamedTuple):
     actor_optimizer: Any
     critic_optimizer: Any
     updates: jax.Array
+    scale: Scale
+    rates: Rates
 
 
-@dataclass(frozen=True)
-class DDPG:
-    """Settings and env sizes in; pure functions of `DDPGState` out."""
-
+class DDPG(OffPolicyAgent):
     config: DDPGConfig
-    shapes: Shapes
+    acts = "continuous"
+
+    # ------------------------------------------------------------------------------------------------------- networks
 
     @property
     def _actor(self) -> MLP:
-        return MLP(self.config.hidden, self.shapes.actions.dim, self.config.layer_norm)
+        return MLP(self.config.net_arch, self.shapes.actions.dim, self.config.layer_norm)
 
     @property
     def _critic(self) -> MLP:
-        return MLP(self.config.hidden, 1, self.config.layer_norm)
+        return MLP(self.config.net_arch, 1, self.config.layer_norm)
 
-    def init(self, key: jax.Array) -> DDPGState:
+    def init(self, key: Tensor) -> DDPGState:
         actor_key, critic_key = jax.random.split(key)
         inputs = self.shapes.observation + self.shapes.goal
         actor = self._actor.init(actor_key, jnp.zeros((1, inputs)))
@@ -64,13 +94,14 @@ class DDPG:
             adam.init(actor),
             adam.init(critic),
             jnp.zeros((), jnp.int32),
+            self.shapes.no_scale(),
+            Rates(np.float32(0), np.float32(0)),
         )
 
-    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        clip_normalized = self.config.clip_normalized if self.config.normalize else np.inf
-        return normalize(scale, observation, goal, self.config.clip_observation, clip_normalized)
+    def rates(self, progress: float) -> Rates:
+        return Rates(self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress))
 
-    def policy(self, actor: Params, inputs: Tensor) -> jax.Array:
+    def policy(self, actor: Params, inputs: Tensor) -> Tensor:
         """Actions in [-1, 1]."""
         outputs: Tensor = self._actor.apply(actor, inputs)
         return jnp.tanh(outputs)
@@ -80,112 +111,86 @@ class DDPG:
         outputs: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))
         return outputs[..., 0]
 
-    def td_error(self, critic: Params, state: DDPGState, scale: Scale, batch: Batch) -> TDErrors:
-        """r + gamma Q'(s'||g, pi'(s'||g)) - Q(s||g, a) and Q(s||g, a), both [B], with Q by `critic`."""
-        next_inputs = self._inputs(scale, batch.next_observation, batch.goal)
+    # --------------------------------------------------------------------------------------------------------- losses
+
+    def td_errors(self, state: DDPGState, batch: Batch) -> TDErrors:
+        """r + gamma Q'(s'||g, pi'(s'||g)) - Q(s||g, a) and Q(s||g, a), both [B]."""
+        return self._td_errors(state.critic, state, batch)
+
+    def _td_errors(self, critic: Params, state: DDPGState, batch: Batch) -> TDErrors:
+        next_inputs = self.inputs(state.scale, batch.next_observation, batch.goal)
         next_action = self.policy(state.target_actor, next_inputs)
         next_value = self.value(state.target_critic, next_inputs, next_action)
         returns = self.shapes.returns if self.config.clip_target else None
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
-        inputs = self._inputs(scale, batch.observation, batch.goal)
-        value = self.value(critic, inputs, self._to_unit(batch.action))
+        inputs = self.inputs(state.scale, batch.observation, batch.goal)
+        value = self.value(critic, inputs, self.shapes.actions.to_unit(batch.action))
         return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
-    def critic_loss(
-        self, critic: Params, state: DDPGState, scale: Scale, batch: Batch, beta: Tensor = 0.0
-    ) -> tuple[jax.Array, TDErrors]:
-        """Mean loss of the TD errors, importance-weighted; also the TD errors [B] and values [B]."""
-        td = self.td_error(critic, state, scale, batch)
-        return td_loss(td.error, importance_weights(batch.importance, beta), self.config.loss), td
+    def critic_loss(self, critic: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, TDErrors]:
+        """Mean loss of the TD errors, importance-weighted; also the TD errors and values."""
+        td = self._td_errors(critic, state, batch)
+        return td_loss(td.error, importance_weights(batch.importance, batch.beta), self.config.loss), td
 
-    def actor_loss(
-        self, actor: Params, state: DDPGState, scale: Scale, batch: Batch, beta: Tensor = 0.0
-    ) -> tuple[jax.Array, jax.Array]:
+    def actor_loss(self, actor: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, Tensor]:
         """-Q(s||g, pi(s||g)) + action_l2 |pi|^2, averaged; also the mean absolute action."""
-        inputs = self._inputs(scale, batch.observation, batch.goal)
+        inputs = self.inputs(state.scale, batch.observation, batch.goal)
         action = self.policy(actor, inputs)
         value = self.value(state.critic, inputs, action)
-        weight = importance_weights(batch.importance, beta)
+        weight = importance_weights(batch.importance, batch.actor_beta)
         losses = -value + self.config.action_l2 * jnp.mean(action**2, axis=-1)
         return jnp.mean(weight * losses), jnp.mean(jnp.abs(action))
 
-    @partial(jax.jit, static_argnums=0)
-    def evaluate(self, state: DDPGState, scale: Scale, batch: Batch) -> TDErrors:
-        """TD errors and values of a batch [n, ...]."""
-        return self.td_error(state.critic, state, scale, batch)
+    # --------------------------------------------------------------------------------------------------------- update
 
-    @partial(jax.jit, static_argnums=0, donate_argnums=1)
-    def update(
-        self, state: DDPGState, scale: Scale, replayed: Replayed, learning_rates: tuple[float, float]
-    ) -> tuple[DDPGState, TDErrors, dict[str, jax.Array]]:
-        """One update per batch [U, B, ...]; TD errors and values [U, B] of all that was replayed, and mean metrics."""
+    def update(self, state: DDPGState, batch: Batch, key: Tensor) -> tuple[DDPGState, TDErrors, Metrics]:
+        critic_grad = jax.value_and_grad(self.critic_loss, has_aux=True)
+        (critic_loss, td), critic_gradient = critic_grad(state.critic, state, batch)
+        actor_grad = jax.value_and_grad(self.actor_loss, has_aux=True)
+        actor_batch = batch if batch.actor is None else batch.actor
+        (actor_loss, action_size), actor_gradient = actor_grad(state.actor, state, actor_batch)
+        actor, actor_optimizer = adam_step(state.actor, actor_gradient, state.actor_optimizer, state.rates.actor)
+        critic, critic_optimizer = adam_step(state.critic, critic_gradient, state.critic_optimizer, state.rates.critic)
+        updates = state.updates + 1
+        keep = kept(updates, self.config.tau, self.config.target_update_interval)
+        state = DDPGState(
+            actor,
+            critic,
+            average(state.target_actor, actor, keep),
+            average(state.target_critic, critic, keep),
+            actor_optimizer,
+            critic_optimizer,
+            updates,
+            state.scale,
+            state.rates,
+        )
+        metrics = {
+            "critic_loss": critic_loss,
+            "actor_loss": actor_loss,
+            "q_mean": jnp.mean(td.value),
+            "q_min": jnp.min(td.value),
+            "q_max": jnp.max(td.value),
+            "td_error": jnp.mean(jnp.abs(td.error)),
+            "action_size": action_size,
+        }
+        return state, td, metrics
 
-        def step(
-            state: DDPGState, replay: tuple[Batch, Batch | None, Tensor | None]
-        ) -> tuple[DDPGState, tuple[TDErrors, dict[str, jax.Array]]]:
-            batch, actor_batch, draws = replay
-            candidates: TDErrors | None = None
-            if draws is not None:
-                candidates = self.td_error(state.critic, state, scale, batch)
-                if actor_batch is None:
-                    actor_batch = every_nth(batch, len(draws))
-                batch = resample(batch, candidates.error, draws, replayed.alpha)
-            (critic_loss, td), critic_gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(
-                state.critic, state, scale, batch, replayed.beta
-            )
-            (actor_loss, action), actor_gradient = jax.value_and_grad(self.actor_loss, has_aux=True)(
-                state.actor, state, scale, batch if actor_batch is None else actor_batch, replayed.actor_beta
-            )
-            actor, actor_optimizer = adam_step(state.actor, actor_gradient, state.actor_optimizer, learning_rates[0])
-            critic, critic_optimizer = adam_step(
-                state.critic, critic_gradient, state.critic_optimizer, learning_rates[1]
-            )
-            updates = state.updates + 1
-            keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
-            target_actor = average(state.target_actor, actor, keep)
-            target_critic = average(state.target_critic, critic, keep)
-            metrics = {
-                "critic_loss": critic_loss,
-                "actor_loss": actor_loss,
-                "q_mean": jnp.mean(td.value),
-                "q_min": jnp.min(td.value),
-                "q_max": jnp.max(td.value),
-                "td_error": jnp.mean(jnp.abs(td.error)),
-                "action_size": action,
-            }
-            state = DDPGState(actor, critic, target_actor, target_critic, actor_optimizer, critic_optimizer, updates)
-            return state, (td if candidates is None else candidates, metrics)
+    # --------------------------------------------------------------------------------------------------------- acting
 
-        state, (td, metrics) = jax.lax.scan(step, state, (replayed.batch, replayed.actor, replayed.draws))
-        return state, td, jax.tree.map(jnp.mean, metrics)
-
-    def learning_rates(self, progress: float) -> tuple[float, float]:
-        return self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress)
-
-    def actor_parameters(self, state: DDPGState) -> Params:
-        """The parameters that choose actions."""
+    def actor_params(self, state: DDPGState) -> Params:
         return state.actor
 
-    def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
-        """Greedy actions [n, a] in the env's range, in NumPy."""
-        return self._to_env(np.tanh(forward(actor, self._inputs(scale, observation, goal))))
+    def actor_shape(self) -> ActorShape:
+        return self.shapes.actor_shape("tanh", self.config)
 
-    def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
-        """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones, in NumPy."""
-        noise = self.config.noise(progress)
-        random = RandomActions(self.config.random_actions(progress), self.config.random_hold)
+    def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
+        """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones."""
+        noise, actions = self.config.exploration_noise(progress), self.shapes.actions
+        random = RandomActions(actions, self.config.random_actions(progress), self.config.random_hold)
 
         def explore(observation: Floats, goal: Floats) -> Array:
-            action = np.tanh(forward(actor, self._inputs(scale, observation, goal)))
+            action = actor.unit(observation, goal)
             noisy = np.clip(action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0)
-            return self._to_env(random(noisy, rng))
+            return actions.inside(actions.from_unit(random(noisy, rng)))
 
         return explore
-
-    def _to_env(self, action: Array) -> Array:
-        low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)
-        return np.clip(low + (action + 1.0) * 0.5 * (high - low), low, high)
-
-    def _to_unit(self, action: Tensor) -> Tensor:
-        low, high = np.array(self.shapes.actions.low, np.float32), np.array(self.shapes.actions.high, np.float32)
-        return (action - low) / (high - low) * 2.0 - 1.0

@@ -1,26 +1,45 @@
-"""Deep Q-learning (Mnih et al., 2015), double by default (van Hasselt et al., 2016): loss, update, act."""
+"""Deep Q-learning (Mnih et al., 2015), double by default (van Hasselt et al., 2016)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from tyro.conf import Suppress
 
-from hindsight.agents.exploration import Explore
-from hindsight.agents.losses import adam_step, resample, td_loss, td_target
-from hindsight.agents.shapes import Shapes
-from hindsight.config import DQNConfig
-from hindsight.networks import MLP, Params, average, copy_of, forward
-from hindsight.normalizer import Scale, normalize
-from hindsight.replay.priorities import importance_weights
-from hindsight.replay.prioritized import TDErrors
-from hindsight.replay.replay import Batch, Replayed
+from hindsight.acting import Actor, ActorShape, RandomActions
+from hindsight.agents.agent import Metrics, OffPolicyAgent
+from hindsight.agents.config import QLearningConfig
+from hindsight.agents.losses import adam_step, kept, td_loss, td_target
+from hindsight.collect import Act
+from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.normalizer import Scale
+from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.priority_index import importance_weights
+from hindsight.schedules import Schedule
+from hindsight.settings import RateSchedule, ShareSchedule
 from hindsight.types import Array, Floats, Tensor
+
+
+@dataclass(frozen=True)
+class DQNConfig(QLearningConfig):
+    """Deep Q-learning, for discrete actions."""
+
+    method: Annotated[str, Suppress] = "dqn"
+    double: bool = True
+    """Choose the next action by the online network and value it by the target network."""
+    learning_rate: RateSchedule = Schedule.parse(1e-3)
+    loss: Literal["squared", "huber"] = "huber"
+    random_actions: ShareSchedule = Schedule("linear", (0.5, 0.05, 0.5))
+    """Share of actions drawn uniformly at random while exploring (epsilon)."""
+
+
+class Rates(NamedTuple):
+    critic: Tensor
 
 
 class DQNState(NamedTuple):
@@ -30,111 +49,81 @@ class DQNState(NamedTuple):
     target: Params
     optimizer: Any
     updates: jax.Array
+    scale: Scale
+    rates: Rates
 
 
-@dataclass(frozen=True)
-class DQN:
-    """Settings and env sizes in; pure functions of `DQNState` out."""
-
+class DQN(OffPolicyAgent):
     config: DQNConfig
-    shapes: Shapes
+    acts = "discrete"
 
     @property
     def _network(self) -> MLP:
-        return MLP(self.config.hidden, self.shapes.actions.choices, self.config.layer_norm)
+        return MLP(self.config.net_arch, self.shapes.actions.choices, self.config.layer_norm)
 
-    def init(self, key: jax.Array) -> DQNState:
+    def init(self, key: Tensor) -> DQNState:
         network = self._network.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))
-        return DQNState(network, copy_of(network), optax.scale_by_adam().init(network), jnp.zeros((), jnp.int32))
+        optimizer = optax.scale_by_adam().init(network)
+        updates, rates = jnp.zeros((), jnp.int32), Rates(np.float32(0))
+        return DQNState(network, copy_of(network), optimizer, updates, self.shapes.no_scale(), rates)
+
+    def rates(self, progress: float) -> Rates:
+        return Rates(self.config.learning_rate(progress))
 
     def values(self, network: Params, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """Q of every action [n, choices]."""
-        return self._network.apply(network, self._inputs(scale, observation, goal))
+        return self._network.apply(network, self.inputs(scale, observation, goal))
 
-    def _inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
-        clip_normalized = self.config.clip_normalized if self.config.normalize else np.inf
-        return normalize(scale, observation, goal, self.config.clip_observation, clip_normalized)
+    def td_errors(self, state: DQNState, batch: Batch) -> TDErrors:
+        """r + gamma Q'(s'||g, a') - Q(s||g, a) and Q(s||g, a), both [B]."""
+        return self._td_errors(state.network, state, batch)
 
-    def td_error(self, network: Params, state: DQNState, scale: Scale, batch: Batch) -> TDErrors:
-        """r + gamma Q'(s'||g, a') - Q(s||g, a) and Q(s||g, a), both [B], with Q by `network`."""
-        next_values = self.values(state.target, scale, batch.next_observation, batch.goal)
+    def _td_errors(self, network: Params, state: DQNState, batch: Batch) -> TDErrors:
+        next_values = self.values(state.target, state.scale, batch.next_observation, batch.goal)
         choosing = next_values
         if self.config.double:
-            choosing = self.values(state.network, scale, batch.next_observation, batch.goal)
+            choosing = self.values(state.network, state.scale, batch.next_observation, batch.goal)
         next_value = _pick(next_values, jnp.argmax(choosing, axis=-1))
         returns = self.shapes.returns if self.config.clip_target else None
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
-        value = _pick(self.values(network, scale, batch.observation, batch.goal), batch.action)
+        value = _pick(self.values(network, state.scale, batch.observation, batch.goal), batch.action)
         return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
-    def loss(
-        self, network: Params, state: DQNState, scale: Scale, batch: Batch, beta: Tensor = 0.0
-    ) -> tuple[jax.Array, TDErrors]:
-        """Mean loss of the TD errors, importance-weighted; also the TD errors [B] and values [B]."""
-        td = self.td_error(network, state, scale, batch)
-        return td_loss(td.error, importance_weights(batch.importance, beta), self.config.loss), td
+    def critic_loss(self, network: Params, state: DQNState, batch: Batch) -> tuple[Tensor, TDErrors]:
+        """Mean loss of the TD errors, importance-weighted; also the TD errors and values."""
+        td = self._td_errors(network, state, batch)
+        return td_loss(td.error, importance_weights(batch.importance, batch.beta), self.config.loss), td
 
-    @partial(jax.jit, static_argnums=0)
-    def evaluate(self, state: DQNState, scale: Scale, batch: Batch) -> TDErrors:
-        """TD errors and values of a batch [n, ...]."""
-        return self.td_error(state.network, state, scale, batch)
+    def update(self, state: DQNState, batch: Batch, key: Tensor) -> tuple[DQNState, TDErrors, Metrics]:
+        (loss, td), gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(state.network, state, batch)
+        network, optimizer = adam_step(state.network, gradient, state.optimizer, state.rates.critic)
+        updates = state.updates + 1
+        keep = kept(updates, self.config.tau, self.config.target_update_interval)
+        target = average(state.target, network, keep)
+        metrics = {
+            "critic_loss": loss,
+            "q_mean": jnp.mean(td.value),
+            "q_min": jnp.min(td.value),
+            "q_max": jnp.max(td.value),
+            "td_error": jnp.mean(jnp.abs(td.error)),
+        }
+        return DQNState(network, target, optimizer, updates, state.scale, state.rates), td, metrics
 
-    @partial(jax.jit, static_argnums=0, donate_argnums=1)
-    def update(
-        self, state: DQNState, scale: Scale, replayed: Replayed, learning_rates: float
-    ) -> tuple[DQNState, TDErrors, dict[str, jax.Array]]:
-        """One update per batch [U, B, ...]; TD errors and values [U, B] of all that was replayed, and mean metrics."""
-
-        def step(
-            state: DQNState, replay: tuple[Batch, Tensor | None]
-        ) -> tuple[DQNState, tuple[TDErrors, dict[str, jax.Array]]]:
-            batch, draws = replay
-            candidates: TDErrors | None = None
-            if draws is not None:
-                candidates = self.td_error(state.network, state, scale, batch)
-                batch = resample(batch, candidates.error, draws, replayed.alpha)
-            (loss, td), gradient = jax.value_and_grad(self.loss, has_aux=True)(
-                state.network, state, scale, batch, replayed.beta
-            )
-            network, optimizer = adam_step(state.network, gradient, state.optimizer, learning_rates)
-            updates = state.updates + 1
-            keep = jnp.where(updates % self.config.target_every == 0, self.config.target_average, 1.0)
-            metrics = {
-                "critic_loss": loss,
-                "q_mean": jnp.mean(td.value),
-                "q_min": jnp.min(td.value),
-                "q_max": jnp.max(td.value),
-                "td_error": jnp.mean(jnp.abs(td.error)),
-            }
-            state = DQNState(network, average(state.target, network, keep), optimizer, updates)
-            return state, (td if candidates is None else candidates, metrics)
-
-        state, (td, metrics) = jax.lax.scan(step, state, (replayed.batch, replayed.draws))
-        return state, td, jax.tree.map(jnp.mean, metrics)
-
-    def learning_rates(self, progress: float) -> float:
-        return self.config.learning_rate(progress)
-
-    def actor_parameters(self, state: DQNState) -> Params:
-        """The parameters that choose actions."""
+    def actor_params(self, state: DQNState) -> Params:
         return state.network
 
-    def act(self, actor: Params, scale: Scale, observation: Floats, goal: Floats) -> Array:
-        """Greedy actions [n], in NumPy."""
-        greedy: Array = np.argmax(forward(actor, self._inputs(scale, observation, goal)), axis=-1)
-        return greedy
+    def actor_shape(self) -> ActorShape:
+        return self.shapes.actor_shape("argmax", self.config)
 
-    def explorer(self, actor: Params, scale: Scale, progress: float, rng: np.random.Generator) -> Explore:
-        """Greedy actions, or, for a share of the rows, uniformly random ones, in NumPy."""
-        share = self.config.random_actions(progress)
+    def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
+        """Greedy actions, or, for a share of the rows, uniformly random ones."""
+        random = RandomActions(self.shapes.actions, self.config.random_actions(progress))
 
         def explore(observation: Floats, goal: Floats) -> Array:
-            greedy = self.act(actor, scale, observation, goal)
-            random = rng.integers(0, self.shapes.actions.choices, len(greedy))
-            return np.where(rng.random(len(greedy)) < share, random, greedy)
+            return random(actor(observation, goal), rng)
 
         return explore
 
 
-def _pick(values: Tensor, actions: Tensor) -> jax.Array:
+def _pick(values: Tensor, actions: Tensor) -> Tensor:
     return jnp.take_along_axis(values, actions[..., None], axis=-1)[..., 0]

@@ -18,9 +18,8 @@ import optax
 from hindsight.agents.losses import adam_step
 from hindsight.agents.shapes import Shapes
 from hindsight.networks import MLP, Params
-from hindsight.normalizer import Scale, normalize
-from hindsight.replay.prioritized import TDErrors
-from hindsight.replay.replay import Batch
+from hindsight.normalizer import Scale, network_inputs
+from hindsight.replay.batch import Batch, TDErrors
 from hindsight.types import Tensor
 
 LEAST = 1e-4  # TD errors below this are all alike
@@ -51,7 +50,7 @@ class TDModel:
 
     def outputs(self, network: Params, scale: Scale, batch: Batch) -> Tensor:
         """log |TD error| and value, side by side [n, 2]."""
-        inputs = normalize(scale, batch.observation, batch.goal, self.clip_observation, self.clip_normalized)
+        inputs = network_inputs(scale, batch.observation, batch.goal, self.clip_observation, self.clip_normalized)
         discrete = self.shapes.actions.discrete
         action = jax.nn.one_hot(batch.action, self.shapes.actions.choices) if discrete else batch.action
         return self._network.apply(network, jnp.concatenate([inputs, action, batch.reward[..., None]], axis=-1))

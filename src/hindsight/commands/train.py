@@ -1,4 +1,4 @@
-"""The options of `hindsight train`: preset or config file, then what the command line changes."""
+"""`hindsight train`: preset or config file, then what the command line changes."""
 
 from __future__ import annotations
 
@@ -6,98 +6,148 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+from tyro.conf import Positional, arg
 
-from hindsight import api
-from hindsight.config import TrainConfig
-from hindsight.envs.contract import GoalEnvSpec
-from hindsight.envs.make import EnvFactory, factory
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import LEARNERS, OnPolicyConfig
-from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
-from hindsight.presets import PresetName
-from hindsight.training.run import read_config
+from hindsight.options import parse, refuse_unknown, take_env_kwargs
+from hindsight.presets import PresetName, default_method, reaches
+
+if TYPE_CHECKING:
+    from hindsight.config import TrainConfig
+    from hindsight.envs.contract import GoalEnvSpec
+    from hindsight.envs.make import EnvFactory
+
+PRESETS = "(default: the preset's)"
+
+
+def _option(metavar: str) -> Any:
+    return arg(metavar=metavar, help_behavior_hint=PRESETS)
 
 
 @dataclass
-class Train:
-    """Train on a goal env. Options not given come from the env's preset.
+class TrainOptions:
+    """The options of a training that are most often given. `--help-all` shows every setting."""
 
-    --method hpg, a2c, a3c, ppo or trpo trains by hindsight policy gradients; see their options with --method M --help.
-    """
-
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first."""
-    settings: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    env: Annotated[str, Positional, arg(metavar="ENV", help_behavior_hint="")] = ""
+    """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first.
+    Arguments for its constructor: --env.NAME VALUE."""
+    method: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: ddpg or dqn)")] = None
+    """ddpg, dqn, replayed-ac (off-policy), or hpg, a2c, a3c, ppo, trpo (policy gradients)."""
     preset: PresetName = "default"
     """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper: the paper's settings."""
-    config: Path | None = None
+    steps: Annotated[int | None, _option("INT")] = None
+    """Env steps to train for."""
+    num_envs: Annotated[int | None, _option("INT")] = None
+    """Episodes simulated side by side."""
+    batch_size: Annotated[int | None, _option("INT")] = None
+    """Transitions per update."""
+    gradient_steps: Annotated[int | None, _option("INT")] = None
+    """Updates after each collection."""
+    replay_k: Annotated[str | None, _option("SCHEDULE")] = None
+    """Alternate goals per actual goal; 0 turns hindsight off."""
+    gamma: Annotated[float | None, _option("FLOAT")] = None
+    """Discount."""
+    net_arch: Annotated[tuple[int, ...] | None, _option("INT INT ...")] = None
+    """Widths of the hidden layers."""
+    eval_episodes: Annotated[int | None, _option("INT")] = None
+    """Greedy episodes per evaluation."""
+    config: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
-    run_dir: Path | None = None
-    """Where to put the run; by default a new directory under runs/."""
-    quiet: bool = False
-    """Show no progress."""
+    help_all: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """Show every setting, with its value for this env, and exit."""
+
+
+COMMON = {
+    "steps": "steps",
+    "num_envs": "num_envs",
+    "batch_size": "batch_size",
+    "gradient_steps": "gradient_steps",
+    "replay_k": "replay.replay_k",
+    "gamma": "agent.gamma",
+    "net_arch": "agent.net_arch",
+    "eval_episodes": "eval_episodes",
+}
+"""Common options, and the settings that they are."""
 
 
 @dataclass
-class TrainGradient:
-    """Train on a goal env by hindsight policy gradients. Options not given come from the env's preset."""
+class Train(TrainOptions):
+    """Train on a goal env. Options not given come from the env's preset."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of a goal env, such as hindsight/BitFlip-v0; `module:Name-v0` imports the module first."""
-    settings: Annotated[OnPolicyConfig, tyro.conf.arg(name="")]
-    config: Path | None = None
-    """Repeat a run: take all settings from its config.json instead of the preset."""
-    run_dir: Path | None = None
-    """Where to put the run; by default a new directory under runs/."""
-    quiet: bool = False
+    seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None
+    """The same seed gives a bit-identical policy."""
+    run_dir: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: a new one under runs/)")] = None
+    """Where to put the run."""
+    quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     """Show no progress."""
+
+    def run(self, more: Sequence[str]) -> int:
+        from hindsight import api
+        from hindsight.commands.runs import finish
+
+        wanted = read(self, more, "hindsight train", {} if self.seed is None else {"seed": self.seed})
+        run = api.train_config(wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet)
+        return finish(run, self.quiet)
 
 
 @dataclass(frozen=True)
 class Wanted:
     """A training as the command line asks for it."""
 
-    config: api.AnyConfig
+    config: TrainConfig
     spec: GoalEnvSpec
     make_env: EnvFactory
-    run_dir: Path | None
-    quiet: bool
 
 
-def read(arguments: Sequence[str], prog: str = "hindsight train") -> Wanted:
-    """What the arguments of `hindsight train` ask for; with --help they end the program instead."""
-    rest, env_kwargs = take_env_kwargs(arguments)
-    rest, method = take_option(rest, "--method")
-    config_path, env = option(rest, "--config"), env_argument(rest)
-    base = read_config(Path(config_path)) if config_path else None
-    if env is None and base is None:
-        if not {"-h", "--help"} & set(rest):
+def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[str, Any] | None = None) -> Wanted:
+    """The training that the options, further arguments and settings ask for; with --help-all it ends the program."""
+    from hindsight import api
+    from hindsight.config import config_of
+    from hindsight.envs.make import factory
+    from hindsight.settings import flatten, with_settings
+    from hindsight.training.run import read_config
+
+    more, env_kwargs = take_env_kwargs(more)
+    base = read_config(options.config) if options.config else None
+    env = options.env or (base.env if base else "")
+    if not env:
+        if not options.help_all:
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
-        if method in LEARNERS:
-            gradient = TrainGradient("ENV", OnPolicyConfig("ENV", agent=LEARNERS[method]()))
-            parse(TrainGradient, rest, prog, gradient)
-        parse(Train, rest, prog, Train("ENV", TrainConfig(env="ENV")))
-    env = env or (base.env if base else "")
+        example = config_of(options.method or "ddpg", "ENV")
+        parse(type(example), ["--help"], prog, example)
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
-    given = option(rest, "--max-episode-steps") or ""
-    time_limit = int(given) if given.isdigit() and int(given) else (base.max_episode_steps if base else None)
     make_env = factory(env, env_kwargs)
-    spec = api.describe(env, make_env, time_limit)
-    default = dataclasses.replace(
-        base or api.default_config(method, spec, option(rest, "--preset") or "default"), env=env, env_kwargs=env_kwargs
-    )
-    if method not in (None, default.agent.method):
-        raise HindsightError(f"{method} does not fit {env}: {default.agent.method} does")
-    options: Train | TrainGradient
-    if isinstance(default, OnPolicyConfig):
-        options = parse(TrainGradient, rest, prog, TrainGradient(env, default))
-    else:
-        options = parse(Train, rest, prog, Train(env, default))
-    if options.env != env:
-        raise HindsightError(f"two envs, {env} and {options.env}: name one, before the options")
-    if options.settings.max_episode_steps != time_limit:
-        spec = api.describe(env, make_env, options.settings.max_episode_steps)
-    return Wanted(options.settings, spec, make_env, options.run_dir, options.quiet)
+    limit = base.max_episode_steps if base else None
+    spec = api.describe(env, make_env, limit or _time_limit(more))
+    config = base or api.default_config(options.method, spec, options.preset)
+    if options.method not in (None, config.agent.method):
+        raise HindsightError(f"--method {options.method} does not fit {options.config}, which is of {config.agent.method}")
+    config = dataclasses.replace(config, env=env, env_kwargs=env_kwargs)
+    if options.help_all:
+        parse(type(config), ["--help"], f"{prog} {env}", config)
+    given = {COMMON[name]: value for name in COMMON if (value := getattr(options, name)) is not None}
+    config = with_settings(config, given | (settings or {}))
+    config, unknown = parse(type(config), more, prog, config)
+    refuse_unknown(unknown, flatten(config) | COMMON, prog)
+    if config.max_episode_steps != limit:
+        spec = api.describe(env, make_env, config.max_episode_steps)
+    return Wanted(config, spec, make_env)
+
+
+def _time_limit(more: Sequence[str]) -> int | None:
+    """An env without a time limit of its own can be inspected only with one."""
+    text = " ".join(more).replace("=", " ").partition("--max-episode-steps ")[2].partition(" ")[0]
+    return int(text) if text.isdigit() and int(text) else None
+
+
+def what_presets_reach(arguments: Sequence[str]) -> str:
+    """For the help of an env: what its preset reaches, measured."""
+    for env in arguments:
+        for discrete in (False, True):
+            found = reaches(env, default_method(discrete)) if "-v" in env and not env.startswith("-") else ""
+            if found:
+                return f"With its preset {env} reaches {found}, measured on two cores."
+    return ""

@@ -13,7 +13,7 @@ import numpy as np
 
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
-from hindsight.types import Array, Bools, Floats
+from hindsight.types import Array, Bools, Floats, Tensor
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 SUCCESS_KEYS = ("is_success", "success")
@@ -34,6 +34,26 @@ class Actions:
     @property
     def dim(self) -> int:
         return len(self.low)
+
+    def from_unit(self, unit: Tensor) -> Tensor:
+        """Actions in the env's own range, of those in units of half of it, around its middle. NumPy or JAX."""
+        middle, half = self._range()
+        return middle + half * unit
+
+    def to_unit(self, action: Tensor) -> Tensor:
+        """The inverse."""
+        middle, half = self._range()
+        return (action - middle) / half
+
+    def inside(self, action: Array) -> Array:
+        """Actions clipped to the box; discrete ones as they are."""
+        if self.discrete:
+            return action
+        return action.clip(np.array(self.low, np.float32), np.array(self.high, np.float32))
+
+    def _range(self) -> tuple[Array, Array]:
+        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
+        return (low + high) / 2, (high - low) / 2
 
 
 @dataclass(frozen=True)

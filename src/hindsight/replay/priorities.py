@@ -1,89 +1,230 @@
-"""What all priority indexes share: checks of what comes in, strata, and bias correction."""
+"""Priorities of stored pairs: what sets them, and which queues they are kept in.
+
+A priority is a function of what is known of a pair (`Signals`), chosen by name (`priority.signal`), times the weight of
+its episode. A new signal is one function in `SIGNALS`.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from hindsight.errors import HindsightError
-from hindsight.saving.tree import State, all_between
-from hindsight.types import Array, Floats64, Ints, Tensor
+from hindsight.errors import HindsightError, nearest
+from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.pairs import Pairs
+from hindsight.replay.priority_index import check_priorities
+from hindsight.replay.queues import ALPHA, Kind, Queues
+from hindsight.saving.tree import State, between, fitting
+from hindsight.schedules import Schedule
+from hindsight.settings import (
+    Count,
+    NotNegative,
+    OptionalNotNegative,
+    Share,
+    ShareSchedule,
+    refuse_changes,
+)
+from hindsight.types import Array, Floats, Floats64, Ints
 
 
-class PriorityIndex(Protocol):
-    """Priorities over a fixed array of entries, drawn with exact, known probabilities."""
+@dataclass(frozen=True)
+class PriorityConfig:
+    """Which transitions, or pairs of a transition and a goal, are replayed more often than others."""
 
-    capacity: int
+    sampling: Literal["uniform", "proportional", "rank", "rank_heap"] = "uniform"
+    """In proportion to the priority, by its exact rank, or by its place in a heap (the paper's); or all alike."""
+    signal: str = "td_error"
+    """What sets the priority of a pair."""
+    alpha: OptionalNotNegative = None
+    """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not given."""
+    beta: ShareSchedule = Schedule("linear", (0.5, 1.0))
+    """How much of the bias is corrected by importance weights."""
+    bias_correction: Literal["critic", "both", "none"] = "critic"
+    """Whose loss the importance weights go into."""
+    queues: Literal["single_queue", "two_queues"] = "single_queue"
+    """One queue, or one each for actual and alternate goals, drawn 1 : replay_k (if goals are chosen when stored)."""
+    stratified: bool = True
+    """Draw one entry from each of batch_size pieces of equal probability."""
+    updates_per_draw: Count = 10
+    """Updates of the learner between two draws: the priorities of a draw are as old as that."""
+    initial: Literal["td_error", "largest", "predicted"] = "td_error"
+    """Priority of new pairs: by their TD errors, the largest stored, or what a small model predicts."""
+    epsilon: NotNegative = 1e-6
+    """Added to |TD error|."""
+    floor: NotNegative = 0.0
+    """Smallest priority; with 1 and agent.loss huber this is loss-adjusted prioritisation."""
+    shared: Share = 0.0
+    """How far the other goals of a transition follow the TD error of the one that was replayed."""
+    hardness: NotNegative = 0.0
+    """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value to 1 for the lowest."""
+    fresh: Count = 1
+    """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it off."""
+    actor_batch: Literal["same", "uniform"] = "same"
+    """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen when sampled."""
 
-    def __len__(self) -> int: ...
+    def check(self) -> None:
+        """Raise HindsightError naming a setting that nothing would read."""
+        if self.signal not in SIGNALS:
+            raise HindsightError(f"unknown priority.signal {self.signal!r}.{nearest(self.signal, SIGNALS)}")
+        if self.sampling == "uniform":
+            why = "while priority.sampling is uniform"
+            names = ("signal", "updates_per_draw", "initial", "floor", "shared", "hardness")
+            refuse_changes(self, names, "priority.", why)
+            if self.fresh == 1:
+                refuse_changes(self, ("alpha", "beta", "bias_correction", "epsilon"), "priority.", why)
 
     @property
-    def nbytes(self) -> int: ...
+    def exponent(self) -> float:
+        """Alpha, or its default."""
+        return ALPHA[self.kind] if self.alpha is None else self.alpha
 
-    def set(self, ids: Ints, priorities: Array) -> None: ...
-
-    def remove(self, ids: Ints) -> None: ...
-
-    def priority(self, ids: Ints) -> Floats64: ...
-
-    def largest(self) -> float: ...
-
-    def probability(self, ids: Ints) -> Floats64: ...
-
-    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]: ...
-
-    def export_state(self) -> State: ...
-
-    def restore_state(self, state: State) -> None: ...
+    @property
+    def kind(self) -> Kind:
+        """Of the queues. Pairs that are all alike are kept as pairs of equal priority."""
+        return "proportional" if self.sampling == "uniform" else self.sampling
 
 
-def check_ids(ids: Array, capacity: int) -> Ints:
-    """The ids as integers, or an error if one is not an entry."""
-    checked: Ints = np.asarray(ids, np.int64).ravel()
-    if len(checked) and (checked.min() < 0 or checked.max() >= capacity):
-        raise HindsightError(f"entries are 0 to {capacity - 1}, got {checked.min()} to {checked.max()}")
-    return checked
+class Signals:
+    """What is known of n pairs."""
+
+    def __init__(self, td: TDErrors, age: Ints, read: Callable[[], Batch]) -> None:
+        self.td_error: Floats64 = np.asarray(td.error, np.float64).ravel()
+        self.value: Floats64 = np.asarray(td.value, np.float64).ravel()
+        """Q(s||g, a)."""
+        self.age = age
+        """How many collections ago the priority was set; 0 for a new pair."""
+        self._read = read
+
+    @cached_property
+    def _batch(self) -> Batch:
+        return self._read()
+
+    @property
+    def reward(self) -> Floats:
+        reward: Floats = self._batch.reward
+        return reward
+
+    @property
+    def goal(self) -> Floats:
+        """Features [n, g]."""
+        goal: Floats = self._batch.goal
+        return goal
 
 
-def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
-    """The priorities as float64, or an error if one is negative, not finite, or above the largest that can be kept."""
-    checked: Floats64 = np.asarray(priorities, np.float64).ravel()
-    wrong = ~(np.isfinite(checked) & (checked >= 0) & (checked <= largest))
-    if wrong.any():
-        raise HindsightError(f"priorities must be finite and 0 or more, got {checked[wrong][0]}")
-    return checked
+def td_error(signals: Signals) -> Floats64:
+    """|TD error|: what a pair can still teach (Schaul et al., 2016)."""
+    return np.abs(signals.td_error)
 
 
-def distinct(entries: Array, capacity: int) -> Ints:
-    """Saved entries as integers, or an error if they are not entries, or one is there twice."""
-    if entries.dtype.kind != "i" or entries.ndim != 1:
-        raise HindsightError(f"entries must be whole numbers in a row, got {entries.dtype} {list(entries.shape)}")
-    ids: Ints = all_between(entries, "entries", 0, capacity - 1).astype(np.int64)
-    seen = np.zeros(capacity, np.bool_)
-    seen[ids] = True
-    if np.count_nonzero(seen) != len(ids):
-        raise HindsightError("an entry has two priorities")
-    return ids
+SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error}
 
 
-FLOAT32_MAX = float(np.finfo(np.float32).max)
+class Priorities:
+    """The queues of all pairs. A priority is the signal, times the hardness of the goal, times the episode's weight."""
 
+    def __init__(self, pairs: Pairs, config: PriorityConfig) -> None:
+        self.pairs = pairs
+        self.config = config
+        self.signal = SIGNALS[config.signal]
+        two = config.queues == "two_queues"
+        self.queues = Queues(config.kind, config.exponent, pairs.actual, pairs.alternate, two, config.stratified)
+        self.now = 0  # how many times episodes were stored
+        self._stored_at = np.zeros(pairs.slots, np.int64)
+        self._set_at = np.zeros(pairs.actual + pairs.alternate, np.uint16)  # modulo 2**16
+        self._episode_weight = np.ones(pairs.slots, np.float32)
+        self._values = np.array([np.inf, -np.inf])  # smallest and largest so far
 
-def strata(n: int, total: float, rng: np.random.Generator, stratified: bool) -> Floats64:
-    """n targets in [0, total): one in each of n pieces of equal size, or all anywhere."""
-    if not total > 0:
-        raise HindsightError("there is nothing to sample: no entry has a priority above 0")
-    targets = rng.random(n)
-    if stratified:
-        targets = (np.arange(n) + targets) / n
-    return targets * total
+    @property
+    def prioritised(self) -> bool:
+        return self.config.sampling != "uniform"
 
+    def replace(self, slots: Ints, episode_weight: Array) -> None:
+        """These slots hold new episodes: forget the pairs that they held, and weigh those to come."""
+        self.queues.remove(self.pairs.of_slots(slots))
+        self._episode_weight[slots] = episode_weight
+        self.now += 1
+        self._stored_at[slots] = self.now
 
-def importance_weights(importance: Tensor, beta: Tensor) -> Tensor:
-    """importance^beta over its largest, where importance is 1 / (N P(i)) [B]. NumPy or JAX.
+    def push(self, ids: Ints, td: TDErrors | None, read: Callable[[Ints], Batch], sampled_at: int) -> None:
+        """Push pairs that were stored or sampled when `now` was `sampled_at`, by their TD errors.
 
-    With beta 1 a prioritised sample is as unbiased as a uniform one.
-    """
-    weights = importance**beta
-    return weights / weights.max()
+        Without TD errors they get the largest priority that is stored, as far as the weights of their episodes allow,
+        or 1 if none is. Those overwritten since are left alone. The other goals of their transitions follow them by the
+        share `shared`.
+        """
+        if td is None:
+            weight = self._episode_weight[self.pairs.address(ids).slot]
+            largest = 0.0
+            if self.prioritised:  # of an episode of the largest weight, so that none gets more than the largest
+                largest = self.queues.largest() / self._episode_weight[self._stored_at > 0].max()
+            self._set(ids, (largest or 1.0) * weight.astype(np.float64))
+            return
+        priorities = check_priorities(self._of(Signals(td, self.age(ids), lambda: read(ids))))
+        kept = self._stored_at[self.pairs.address(ids).slot] <= sampled_at
+        ids, priorities = ids[kept], priorities[kept]
+        if self.config.shared > 0:
+            self._share(ids, priorities)
+        self._set(ids, priorities * self._episode_weight[self.pairs.address(ids).slot])
+
+    def _of(self, signals: Signals) -> Floats64:
+        """Priorities before the episode's weight: the signal + epsilon, at least the floor, times the hardness."""
+        priorities = np.maximum(self.signal(signals) + self.config.epsilon, self.config.floor)
+        if self.config.hardness:
+            priorities = priorities * self._hardness(signals.value) ** self.config.hardness
+        return priorities
+
+    def _hardness(self, value: Floats64) -> Floats64:
+        """From nearly 0 for the goal of the highest value so far (soon reached) to 1 for that of the lowest."""
+        low, high = self._values
+        self._values[:] = low, high = min(low, value.min(initial=np.inf)), max(high, value.max(initial=-np.inf))
+        hardness: Floats64 = np.clip((high - value) / max(high - low, 1e-9), 0.01, 1.0)
+        return hardness
+
+    def _set(self, ids: Ints, priorities: Floats64) -> None:
+        self.queues.set(ids, priorities)
+        self._set_at[ids] = self.now % 2**16
+
+    def _share(self, ids: Ints, priorities: Floats64) -> None:
+        """Move the other stored goals of the pairs' transitions towards the pairs' priorities."""
+        others, which = self.pairs.same_transition(ids)
+        old = self.queues.priority(others)
+        stored = old > 0
+        others, which, old = others[stored], which[stored], old[stored]
+        weight = self._episode_weight[self.pairs.address(others).slot]
+        share = self.config.shared
+        self.queues.set(others, (1.0 - share) * old + share * priorities[which] * weight)
+
+    def sample(self, batches: int, n: int, replay_k: float, rng: np.random.Generator) -> tuple[Ints, Floats64]:
+        """`batches` times n pairs, and how many times more often each is drawn than if all were equal: N P(i)."""
+        drawn = [self.queues.sample(n, replay_k, rng) for _ in range(batches)]
+        return np.stack([ids for ids, _ in drawn]), np.stack([odds for _, odds in drawn])
+
+    def age(self, ids: Ints) -> Ints:
+        """How many collections ago the priorities were set."""
+        age: Ints = (self.now - self._set_at[ids].astype(np.int64)) % 2**16
+        return age
+
+    def export_state(self, episodes: int) -> State:
+        """Of the first `episodes` slots, those in use."""
+        return {
+            "queues": self.queues.export_state(),
+            "now": self.now,
+            "stored_at": self._stored_at[:episodes].copy(),
+            "set_at": np.concatenate(self.pairs.used(self._set_at, episodes)),
+            "episode_weight": self._episode_weight[:episodes].copy(),
+            "values": self._values.copy(),
+        }
+
+    def restore_state(self, state: State, episodes: int) -> None:
+        self.queues.restore_state(state["queues"])
+        self.now = between(state["now"], "now", 0, 2**62)
+        self._stored_at[:episodes] = fitting(state["stored_at"], "stored_at", (episodes,), np.int64)
+        self._episode_weight[:episodes] = fitting(state["episode_weight"], "episode_weight", (episodes,), np.float32)
+        self._values[:] = fitting(state["values"], "values", (2,), np.float64)
+        actual, alternate = self.pairs.used(self._set_at, episodes)
+        set_at = fitting(state["set_at"], "set_at", (len(actual) + len(alternate),), np.uint16)
+        actual[:], alternate[:] = set_at[: len(actual)], set_at[len(actual) :]

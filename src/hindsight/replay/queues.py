@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from hindsight.goals import relabelled_count
-from hindsight.replay.priorities import PriorityIndex
+from hindsight.replay.priority_index import PriorityIndex
 from hindsight.replay.rank_heap import RankHeap
 from hindsight.replay.rank_order import RankOrder
 from hindsight.replay.sum_tree import SumTree

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, distinct
+from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct
 from hindsight.replay.rank_order import RankWeights
 from hindsight.saving.tree import State, between, fitting
 from hindsight.types import Array, Bools, Floats64, Ints

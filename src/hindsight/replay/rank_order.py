@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hindsight.replay.priorities import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
+from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
 from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 

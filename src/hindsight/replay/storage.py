@@ -12,21 +12,21 @@ from hindsight.saving.tree import State, all_between, between, fitting
 from hindsight.types import Array, Ints
 
 
-def slot_count(spec: GoalEnvSpec, capacity: int) -> int:
-    """How many episodes a replay of `capacity` transitions holds."""
-    if capacity < spec.horizon:
-        raise HindsightError(f"replay.capacity {capacity} is smaller than one episode of {spec.horizon} steps")
-    return capacity // spec.horizon
+def slot_count(spec: GoalEnvSpec, buffer_size: int) -> int:
+    """How many episodes a replay of `buffer_size` transitions holds."""
+    if buffer_size < spec.horizon:
+        raise HindsightError(f"replay.buffer_size {buffer_size} is smaller than one episode of {spec.horizon} steps")
+    return buffer_size // spec.horizon
 
 
 COLUMNS = ("observation", "achieved_goal", "desired_goal", "action", "terminated", "success", "length")
 
 
 class Storage:
-    """Room for `capacity // horizon` episodes, addressed by slot. Slots 0..size-1 are in use."""
+    """Room for `buffer_size // horizon` episodes, addressed by slot. Slots 0..size-1 are in use."""
 
-    def __init__(self, spec: GoalEnvSpec, capacity: int) -> None:
-        slots, horizon = slot_count(spec, capacity), spec.horizon
+    def __init__(self, spec: GoalEnvSpec, buffer_size: int) -> None:
+        slots, horizon = slot_count(spec, buffer_size), spec.horizon
         action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
         goal = spec.goal.shape
         self.slots = slots

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from hindsight.errors import HindsightError
-from hindsight.replay.priorities import check_ids, check_priorities, distinct, strata
+from hindsight.replay.priority_index import check_ids, check_priorities, distinct, strata
 from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Floats64, Ints
 

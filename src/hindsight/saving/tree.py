@@ -31,6 +31,8 @@ class Learning(Saveable, Protocol):
 
     cycle: int
     """Of the last collection that was stored: while a cycle is under way, it is ahead of what the training showed."""
+    step: int
+    """Env steps so far."""
 
 
 def split(state: State, prefix: str = "") -> tuple[dict[str, Array], State]:

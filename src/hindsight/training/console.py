@@ -8,14 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hindsight.config import TrainConfig
-from hindsight.gradients.config import OnPolicyConfig
-from hindsight.training.off_policy import Progress as TrainingProgress
+from hindsight.training.progress import Progress as TrainingProgress
 
 
 class Display:
     """Shows steps, success rate and time left."""
 
-    def __init__(self, config: TrainConfig | OnPolicyConfig, quiet: bool = False) -> None:
+    def __init__(self, config: TrainConfig, quiet: bool = False) -> None:
         self.config = config
         self.quiet = quiet
         self.console = Console()

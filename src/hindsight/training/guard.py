@@ -11,7 +11,7 @@ import numpy as np
 
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
-from hindsight.replay.replay import Batch
+from hindsight.replay.batch import Batch
 from hindsight.types import Array
 
 
@@ -20,7 +20,8 @@ class Diverged(HindsightError):
 
     def __init__(self, message: str, batch: Mapping[str, Any]) -> None:
         super().__init__(message)
-        self.batch: dict[str, Array] = {name: np.asarray(value) for name, value in batch.items()}
+        arrays = {name: value for name, value in batch.items() if hasattr(value, "shape")}
+        self.batch: dict[str, Array] = {name: np.asarray(value) for name, value in arrays.items()}
 
 
 def check_episodes(episodes: Episodes, step: int) -> None:

@@ -9,83 +9,85 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hindsight.acting import Actor
+from hindsight.agents.goal_batch import GoalBatch
+from hindsight.agents.policy_gradient import PolicyGradient, State
+from hindsight.agents.registry import make_on_policy_agent
+from hindsight.config import OnPolicyConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv
-from hindsight.gradients.batch import GoalBatch
-from hindsight.gradients.config import OnPolicyConfig
-from hindsight.gradients.learner import Learner, make_learner
-from hindsight.gradients.model import Model
-from hindsight.gradients.state import Rates, State
-from hindsight.networks import Params, to_numpy
+from hindsight.networks import Params
 from hindsight.normalizer import Scale
-from hindsight.saving.checkpoints import Checkpoint, restore
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.guard import check_losses
-from hindsight.training.off_policy import Progress
-from hindsight.training.on_policy_state import OnPolicyState
-from hindsight.training.policy import Policy
+from hindsight.training.progress import Progress, Reporter, Score
+from hindsight.training.state import LoopState
 from hindsight.types import Tensor
 
 
-def train_in_jax(
-    config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv, resumed: Checkpoint | None = None
-) -> Generator[Progress]:
-    """Train, from a checkpoint if one is given, yielding after every `eval_every` batches."""
-    learner = make_learner(config.agent, spec)
-    scale = fixed_scale(env, spec)
-    horizon = spec.horizon
-    start, key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
-    now = OnPolicyState(learner.init(start))
-    if resumed is not None:
-        restore(now, resumed)
+class InJax:
+    """A policy gradient and an env in JAX, and the loop that ties them together."""
 
-    learn = learning(learner, env, scale, horizon, config.episodes_per_cycle)
+    def __init__(self, config: OnPolicyConfig, spec: GoalEnvSpec, env: JaxEnv) -> None:
+        self.config = config
+        self.horizon = spec.horizon
+        self.agent = make_on_policy_agent(config.agent, spec)
+        self.scale = fixed_scale(env, spec)
+        start, self.key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
+        self.learn = learning(self.agent, env, self.scale, self.horizon, config.episodes_per_cycle)
+        self.reporter = Reporter(config, spec, self._score)
+        self.state = LoopState(self.agent.init(start)._replace(scale=self.scale))
 
-    @jax.jit
-    def score(policy: Params) -> tuple[Tensor, Tensor]:
-        """Success and length of greedy episodes."""
-        keys = jax.random.split(eval_key, config.eval_episodes)
-        played = play(env, learner.model, policy, scale, horizon, keys, greedy=True)
-        return played["success"], played["length"]
+        @jax.jit
+        def greedy(policy: Params) -> tuple[Tensor, Tensor]:
+            """Success and length of greedy episodes."""
+            keys = jax.random.split(eval_key, config.eval_episodes)
+            played = play(env, self.agent, policy, self.scale, self.horizon, keys, greedy=True)
+            return played["success"], played["length"]
 
-    clock = now.clock
-    while now.step < config.steps:
-        progress = now.step / config.steps
-        keys = jax.random.split(jax.random.fold_in(key, now.cycle), config.eval_every)
-        now.learner, transitions, success, learned = learn(now.learner, keys, learner.rates(progress))
-        now.step += int(transitions)
-        now.cycle += config.eval_every
-        metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-        check_losses(metrics, now.step)
-        clock.lap("learn")
-        success_of, length_of = score(now.learner.policy)
-        evaluation, points = evaluation_of(success_of, length_of, horizon)
-        clock.lap("evaluate")
-        metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
-        metrics |= {"eval/score": points, "train/success_rate": float(success)} | clock.metrics()
-        policy = Policy.of(spec, learner, to_numpy(now.learner.policy), scale)
-        yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, now.step >= config.steps, now)
-        clock.lap("write")
+        self.greedy = greedy
+
+    def train(self) -> Generator[Progress]:
+        """Train on from the state as it is, yielding after every `eval_every` batches."""
+        config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
+        while now.step < config.steps:
+            now.learner = agent.scheduled(now.learner, self.scale, now.step / config.steps)
+            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle), config.eval_every)
+            now.learner, transitions, success, learned = self.learn(now.learner, keys)
+            now.step += int(transitions)
+            now.cycle += config.eval_every
+            metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
+            check_losses(metrics, now.step)
+            clock.lap("learn")
+            metrics["train/success_rate"] = float(success)
+            yield self.reporter.report(now, agent.actor(now.learner), metrics, clock)
+            clock.lap("write")
+
+    def _score(self, actor: Actor) -> Score:
+        success, length = self.greedy(actor.params)
+        evaluation, points = evaluation_of(success, length, self.horizon)
+        return evaluation, {"eval/score": points}
 
 
 def learning(
-    learner: Learner, env: JaxEnv, scale: Scale, horizon: int, episodes: int
-) -> Callable[[State, Tensor, Rates], tuple[State, Tensor, Tensor, Any]]:
-    """(state, keys, rates) -> a new state, transitions, success and metrics: one batch of episodes and update per key.
+    agent: PolicyGradient, env: JaxEnv, scale: Scale, horizon: int, episodes: int
+) -> Callable[[State, Tensor], tuple[State, Tensor, Tensor, Any]]:
+    """(state, keys) -> a new state, transitions, success and metrics: one batch of episodes and update per key.
 
     Each plays, chooses goals among those achieved, and learns.
     """
-    config = learner.config
+    config = agent.config
 
     @jax.jit
-    def learn(state: State, keys: Tensor, rates: Rates) -> tuple[State, Tensor, Tensor, Any]:
+    def learn(state: State, keys: Tensor) -> tuple[State, Tensor, Tensor, Any]:
         def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
             first, second, third = jax.random.split(key, 3)
-            played = play(env, learner.model, state.policy, scale, horizon, jax.random.split(first, episodes))
+            state = state._replace(scale=scale)  # a constant, so that it compiles into the program
+            played = play(env, agent, state.policy, scale, horizon, jax.random.split(first, episodes))
             batch = as_pursued(played)
             if config.hindsight:
-                batch = in_hindsight(played, config.goals, second, config.pursued)
-            state, metrics = learner.update(state, scale, batch, rates, third)
+                batch = in_hindsight(played, config.goals, second, config.actual_goals)
+            state, metrics = agent.update(state, batch, third)
             return state, (played["length"].sum(), played["success"].mean(), metrics)
 
         state, (lengths, successes, metrics) = jax.lax.scan(batch_and_update, state, keys)
@@ -95,17 +97,18 @@ def learning(
 
 
 def play(
-    env: JaxEnv, model: Model, policy: Params, scale: Scale, horizon: int, keys: Tensor, greedy: bool = False
+    env: JaxEnv, agent: PolicyGradient, policy: Params, scale: Scale, horizon: int, keys: Tensor, greedy: bool = False
 ) -> dict[str, Tensor]:
     """One episode per key, as arrays like those of `Episodes`. After its end an episode stands still."""
 
     def step(carry: tuple[Tensor, Tensor], keys: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
         position, done = carry
+        distribution = agent.distribution(policy, agent.inputs(scale, position, goal))
         if greedy:
-            action = jnp.argmax(model.distribution(policy, model.inputs(scale, position, goal)), axis=-1)
-            log_prob = jnp.zeros(len(goal))
+            action, log_prob = jnp.argmax(distribution, axis=-1), jnp.zeros(len(goal))
         else:
-            action, log_prob = model.draw(policy, scale, position, goal, keys[0])
+            action = agent.drawn(distribution, keys[0])
+            log_prob = agent.log_prob(distribution, action)
         after = jax.vmap(env.step)(position, action, jax.random.split(keys[1], len(goal)))
         after = jnp.where(done[:, None], position, after)
         reached = ~done & (after == goal).all(axis=-1)
@@ -135,9 +138,9 @@ def as_pursued(played: dict[str, Tensor]) -> GoalBatch:
     return _batch(played, played["goal"][None], played["reached"][None], jnp.ones(1, bool), jnp.ones(1, bool))
 
 
-def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, pursued: bool = False) -> GoalBatch:
+def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, actual_goals: bool = False) -> GoalBatch:
     """The episodes under `count` of the different goals they achieved (all if 0), each applied to every episode, and
-    under those that were `pursued`."""
+    under those that were pursued, if `actual_goals`."""
     after = played["observation"][:, 1:]
     episodes, horizon, size = after.shape
     real = jnp.arange(horizon) < played["length"][:, None]
@@ -147,7 +150,7 @@ def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, pursued: bo
     order = jnp.where(first, jax.random.uniform(key, (len(flat),)), -1.0)
     rank, chosen = jax.lax.top_k(order, min(count or len(flat), len(flat)))
     goal, used, asked = flat[chosen], rank >= 0, jnp.zeros(len(chosen), bool)
-    if pursued:
+    if actual_goals:
         used &= ~_equal(goal, played["goal"]).any(axis=1)
         goal = jnp.concatenate([goal, played["goal"]])
         used, asked = (jnp.concatenate([x, jnp.ones(episodes, bool)]) for x in (used, asked))

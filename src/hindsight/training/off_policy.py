@@ -1,125 +1,131 @@
-"""Off-policy training with hindsight replay: collect episodes, store them, replay relabelled transitions, learn."""
+"""Off-policy training with hindsight replay: Algorithms 1 and 2 of "Improvements on Hindsight Learning".
+
+The comments in `train` quote the lines of Algorithm 2, hindsight prioritised experience replay. With goals that are
+chosen when sampled and no priorities, the same loop is Algorithm 1, hindsight experience replay: then `store` makes no
+pairs, `push` does nothing, and `sample` picks the future states.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
+import jax
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from hindsight.agents import make_agent
-from hindsight.collect import Collector, episode_seeds
-from hindsight.config import TrainConfig
+from hindsight.acting import Actor
+from hindsight.agents.registry import make_off_policy_agent
+from hindsight.collect import Collector
+from hindsight.config import OffPolicyConfig
+from hindsight.envs.batch import EnvBatch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
-from hindsight.networks import Params, average, to_numpy
-from hindsight.normalizer import Scale
-from hindsight.saving.tree import Learning
-from hindsight.training.evaluate import EVALUATION, TRAINING, Evaluation, evaluate
+from hindsight.networks import average
+from hindsight.normalizer import Normalizer
+from hindsight.replay.replay import make_replay
+from hindsight.training import state
 from hindsight.training.guard import check_episodes, check_losses, check_parameters
-from hindsight.training.off_policy_state import OffPolicyState
-from hindsight.training.policy import Policy
+from hindsight.training.initial_priorities import InitialPriorities
+from hindsight.training.progress import Progress, Reporter, Score, by_collector, collected
 from hindsight.training.replay_metrics import Means, replay_metrics
+from hindsight.training.rollouts import Rollouts
+
+UPDATES = 0x5EED
+"""Sets the random keys of updates apart from that of the first parameters."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a training stands after a cycle. `evaluation` is None for cycles without one."""
+class OffPolicy:
+    """An agent, a replay and a collector, and the loop that ties them together."""
 
-    cycle: int
-    step: int
-    steps: int
-    metrics: dict[str, float]
-    policy: Policy
-    evaluation: Evaluation | None
-    done: bool
-    learning: Learning | None = None
-    """What a checkpoint is made of; None for a method that cannot be saved."""
+    def __init__(self, config: OffPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> None:
+        self.config = config
+        self.spec = spec
+        self.agent = make_off_policy_agent(config.agent, spec)
+        self.replay = make_replay(spec, config.replay, config.priority)
+        self.initial = InitialPriorities(config, self.agent)
+        self.normalizer = Normalizer.of(spec, config.agent)
+        self.collector = Collector(envs, spec)
+        self.rollouts = Rollouts(config, spec, self.agent, self.collector)
+        self.reporter = Reporter(config, spec, self._score)
+        learner = self.agent.init(jax.random.key(config.seed))
+        self.policy = state.Tree(self.agent.actor(learner).params)
+        self.generator = state.Generator(config.seed)
+        self.state = state.LoopState(
+            learner,
+            policy=self.policy,
+            normalizer=self.normalizer,
+            replay=self.replay,
+            initial=self.initial,
+            rollouts=self.rollouts,
+            rng=self.generator,
+            envs=envs,
+        )
 
-
-def train_off_policy(config: TrainConfig, spec: GoalEnvSpec, now: OffPolicyState) -> Generator[Progress]:
-    """Train on from a state, a new or a restored one, yielding after every cycle; stop by not asking for more."""
-    agent = make_agent(config.agent, spec)
-    collector = Collector(now.envs, spec)
-    draws = _draws(config)
-    actor, scale = to_numpy(agent.actor_parameters(now.agent)), now.normalizer.scale()
-    clock = now.clock
-
-    def collect(cycle: int, actor: Params, scale: Scale, progress: float) -> Episodes:
-        """The episodes of a cycle, played by the actor with exploration."""
-        first = (cycle - 1) * config.episodes_per_cycle
-        seeds = episode_seeds(config.seed, TRAINING, first, config.episodes_per_cycle)
-        rng = np.random.default_rng((config.seed, cycle))
-        return collector.collect(agent.explorer(actor, scale, progress, rng), seeds)
-
-    # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from simulation and JAX.
-    with ThreadPoolExecutor(1) as pool, threadpool_limits(1, user_api="blas"):
+    def train(self) -> Generator[Progress]:
+        """Train on from the state as it is, yielding after every cycle; stop by not asking for more."""
+        config, agent, replay, now = self.config, self.agent, self.replay, self.state
+        rng, clock, keys = self.generator.rng, now.clock, jax.random.fold_in(jax.random.key(config.seed), UPDATES)
+        actor = agent.actor(now.learner)
         while now.step < config.steps:
             progress = now.step / config.steps
 
-            # Collect episodes, or take those collected meanwhile, and store them.
-            ahead, now.ahead = now.ahead, None
-            episodes = collect(now.cycle + 1, actor, scale, progress) if ahead is None else ahead.result()
+            # "Observe trajectory T"
+            episodes = self.rollouts.take(now.cycle + 1, actor, progress)
             check_episodes(episodes, now.step)
             now.cycle += 1
             now.step += episodes.transitions
             now.dropped += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
             if config.agent.normalize:
-                now.normalizer.add(episodes)
-                scale = now.normalizer.scale()
+                self.normalizer.add(episodes)
+            now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             if config.overlap and now.step < config.steps:
-                now.ahead = pool.submit(collect, now.cycle + 1, actor, scale, now.step / config.steps)
-            now.replay.add(episodes, now.critic.evaluate(now.agent, scale), progress, now.rng)
+                self.rollouts.begin(now.cycle + 1, agent.actor(now.learner), now.step / config.steps)
+
+            # "Sample num_goals number of goals; append transition with sampled goals and actual goal"
+            pairs = replay.store(episodes, progress, rng)
+            # "Compute priority delta for each goal appended transition"
+            td = self.initial.td_errors(now.learner, replay, pairs)
+            # "Push goal appended transition to priority queue P1 (P2)"
+            replay.push(pairs, td)
             clock.lap("replay")
 
-            # Learn from relabelled transitions, and let their TD errors set their priorities.
             means = Means()
-            for updates in draws:
-                sample = now.replay.sample(updates, config.batch_size, progress, now.rng)
-                means.add(replay_metrics(now.replay, sample), "replay/", updates)
+            for draw, updates in enumerate(self._draws()):
+                # "Sample batch number of transitions"
+                sample = replay.sample(updates, config.batch_size, progress, rng)
+                means.add(replay_metrics(replay, sample), "replay/", updates)
                 clock.lap("replay")
-                now.agent, td, learned = agent.update(now.agent, scale, sample.replayed, agent.learning_rates(progress))
+                # "Use sample to learn"
+                key = jax.random.fold_in(jax.random.fold_in(keys, now.cycle), draw)
+                now.learner, td, learned = agent.learn(now.learner, sample.batch, key)
                 means.add(learned, "learn/", updates)
-                check_losses(means(), now.step, sample.replayed.batch._asdict() | td._asdict())
+                check_losses(means(), now.step, sample.batch._asdict() | td._asdict())
                 clock.lap("learn")
-                now.critic.fit(scale, sample, td)
-                now.replay.update(sample, td)
+                # What was replayed is pushed again, with the TD errors that it had then.
+                self.initial.fit(now.learner, sample, td)
+                replay.push(sample.pairs, td, sample.sampled_at)
                 clock.lap("replay")
-            check_parameters(now.agent, now.step, sample.replayed.batch)
-            actor = to_numpy(agent.actor_parameters(now.agent))
-            now.averaged = average(now.averaged, actor, config.policy_average)
-            metrics = means()
+            check_parameters(now.learner, now.step, sample.batch)
 
             # Evaluate without exploration.
-            policy = Policy.of(spec, agent, now.averaged, scale)
-            done = now.step >= config.steps
-            evaluation = None
-            if done or now.cycle % config.eval_every == 0:
-                if now.ahead is not None:
-                    now.ahead.result()  # it uses the same envs, and may have failed
-                clock.lap("collect")
-                evaluation = evaluate(collector, policy.act, config.eval_episodes, config.seed, EVALUATION)
-                metrics |= {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
-                clock.lap("evaluate")
-            metrics |= _collected(episodes, config) | {"train/dropped": float(now.dropped)} | clock.metrics()
-            yield Progress(now.cycle, now.step, config.steps, metrics, policy, evaluation, done, now)
+            actor = agent.actor(now.learner)
+            self.policy.value = average(self.policy.value, actor.params, config.policy_ema)
+            averaged = Actor(actor.shape, self.policy.value, actor.scale)
+            yield self.reporter.report(now, averaged, means() | self._collected(episodes), clock)
             clock.lap("write")
 
+    def _draws(self) -> list[int]:
+        """The updates of a cycle, by draw: all at once, unless each draw must know the last TD errors."""
+        total, each = self.config.gradient_steps, self.config.priority.updates_per_draw
+        if self.config.priority.sampling == "uniform":
+            return [total]
+        return [each] * (total // each) + ([total % each] if total % each else [])
 
-def _collected(episodes: Episodes, config: TrainConfig) -> dict[str, float]:
-    return {
-        "train/success_rate": float(np.mean(episodes.final_success())),
-        "train/mean_return": float(np.mean(episodes.returns())),
-        "train/moved": float(np.mean(episodes.distance_moved() > config.replay.moved_threshold)),
-    }
+    def _score(self, actor: Actor) -> Score:
+        self.rollouts.wait()  # they use the same envs
+        self.state.clock.lap("collect")
+        return by_collector(self.config, self.collector)(actor)
 
-
-def _draws(config: TrainConfig) -> list[int]:
-    """The updates of a cycle, by draw from the replay: all at once, unless each draw must know the last TD errors."""
-    total, every = config.updates_per_cycle, config.priority.every
-    if config.priority.index == "none":
-        return [total]
-    return [every] * (total // every) + ([total % every] if total % every else [])
+    def _collected(self, episodes: Episodes) -> dict[str, float]:
+        moved = np.mean(episodes.distance_moved() > self.config.replay.moved_threshold)
+        return collected(episodes) | {"train/moved": float(moved), "train/dropped": float(self.state.dropped)}

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
-from hindsight.agents import Agent, agent_of
-from hindsight.agents.shapes import Shapes
-from hindsight.config import AGENTS, agent_from_json
+from hindsight.acting import Actor, ActorShape, Params
 from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import LEARNERS, learner_from_json
-from hindsight.gradients.learner import Learner
-from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.saving.files import tensor_parts, write_aside
 from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
 
 
@@ -36,25 +30,39 @@ class Policy:
     """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation or a batch of them."""
 
     def __init__(
-        self, env: str, agent: Agent | Learner, parameters: Params, scale: Scale, observation: Features, goal: Features
+        self, env: str, actor: Actor, observation: Features, goal: Features, settings: Mapping[str, Any]
     ) -> None:
         self.env = env
-        self.agent = agent
-        self.parameters = parameters
-        self.scale = scale
+        self.actor = actor
         self.observation = observation
         self.goal = goal
+        self.settings = dict(settings)
+        """Of the learner that trained it, as in config.json."""
 
     @staticmethod
-    def of(spec: GoalEnvSpec, agent: Agent | Learner, parameters: Params, scale: Scale) -> Policy:
-        return Policy(spec.id, agent, parameters, scale, spec.observation, spec.goal)
+    def of(spec: GoalEnvSpec, actor: Actor, agent: Any) -> Policy:
+        """The policy of an actor for an env, trained by an agent with these settings."""
+        return Policy(spec.id, actor, spec.observation, spec.goal, plain(agent))
+
+    def __repr__(self) -> str:
+        return f"Policy({self.env}, trained by {self.settings.get('method', '?')})"
 
     def act(self, observation: Floats, goal: Floats) -> Array:
         """Actions for features [n, o] and [n, g]."""
-        return self.agent.act(self.parameters, self.scale, observation, goal)
+        return self.actor(observation, goal)
+
+    def predict(self, observation: Mapping[str, Any], deterministic: bool = True) -> tuple[Any, None]:
+        """The action, and no state, as in Stable-Baselines3. Not deterministic: drawn, if the policy is stochastic."""
+        if deterministic or not self.actor.stochastic:
+            return self(observation), None
+        rng = np.random.default_rng()
+        return self._act(observation, lambda o, g: self.actor.sample(o, g, rng)[0]), None
 
     def __call__(self, observation: Mapping[str, Any]) -> Any:
         """The action for a dict observation, or the actions for a batch of them. An int if actions are discrete."""
+        return self._act(observation, self.act)
+
+    def _act(self, observation: Mapping[str, Any], act: Callable[[Floats, Floats], Array]) -> Any:
         missing = [key for key in ("observation", "desired_goal") if key not in observation]
         if missing:
             raise HindsightError(f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}")
@@ -67,20 +75,23 @@ class Policy:
                 f"this policy of {self.env} takes observations of shape {self.observation.shape} and goals of shape "
                 f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
             )
-        actions = self.act(self.observation(values), self.goal(goals))
+        actions = act(self.observation(values), self.goal(goals))
         if not single:
             return actions
-        return int(actions[0]) if self.agent.shapes.actions.discrete else actions[0]
+        discrete = self.actor.shape.actions.discrete
+        if discrete:
+            return int(actions[0])
+        return self.actor.shape.actions.inside(actions[0])
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed. The tensors' file bears SHA-256 of both."""
-        tensors = {f"parameters/{k}": np.asarray(v) for k, v in _flat(self.parameters).items()}
-        tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.scale._asdict().items()}
+        tensors = {f"parameters/{k}": np.asarray(v) for k, v in _flat(self.actor.params).items()}
+        tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.actor.scale._asdict().items()}
         description = {
             "format": FORMAT,
             "env": self.env,
-            "agent": plain(self.agent.config),
-            "shapes": asdict(self.agent.shapes),
+            "agent": self.settings,
+            "actor": _finite(asdict(self.actor.shape)),
             "observation": asdict(self.observation),
             "goal": asdict(self.goal),
         }
@@ -102,12 +113,10 @@ class Policy:
                     f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
                 )
             tensors = load_tensors((directory / TENSORS).read_bytes())
-            if data["agent"]["method"] not in (*AGENTS, *LEARNERS):
-                raise HindsightError(f"{directory / DESCRIPTION}: unknown method {data['agent']['method']!r}")
             return _assemble(data, tensors)
         except HindsightError:
             raise
-        except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise HindsightError(f"the policy in {directory} is broken: {' '.join(str(error).split())}") from None
 
 
@@ -119,35 +128,57 @@ def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
 
 
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
-    shapes, actions = data["shapes"], data["shapes"]["actions"]
-    returns = shapes["returns"]
-    sizes = Shapes(
-        int(shapes["observation"]),
-        int(shapes["goal"]),
-        Actions(int(actions["choices"]), tuple(actions["low"]), tuple(actions["high"])),
-        float(shapes["gamma"]),
-        None if returns is None else (float(returns[0]), float(returns[1])),
-    )
-    agent: Agent | Learner
-    if data["agent"]["method"] in LEARNERS:
-        agent = Learner(learner_from_json(data["agent"]), sizes)
-    else:
-        agent = agent_of(agent_from_json(data["agent"]), sizes)
-    expected = jax.eval_shape(lambda: agent.actor_parameters(agent.init(jax.random.key(0))))
-    found = {k.removeprefix("parameters/"): v for k, v in tensors.items() if k.startswith("parameters/")}
-    if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in _flat(expected).items()}:
-        raise ValueError("the tensors do not fit the description of the network")
-    parameters = jax.tree.unflatten(jax.tree.structure(expected), [found[k] for k in _flat(expected)])
-    scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
     observation, goal = (
-        Features(tuple(data[key]["shape"]), int(data[key]["categories"])) for key in ("observation", "goal")
+        Features(tuple(map(int, data[key]["shape"])), int(data[key]["categories"])) for key in ("observation", "goal")
     )
-    return Policy(str(data["env"]), agent, parameters, scale, observation, goal)
+    shape = _actor_shape(data["actor"])
+    scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
+    params: Params = {}
+    for path, tensor in tensors.items():
+        *parents, leaf = path.split("/")
+        inner = params
+        for parent in parents[1:] if parents[0] == "parameters" else ():
+            inner = inner.setdefault(parent, {})
+        if parents[0] == "parameters":
+            inner[leaf] = tensor
+    actor = Actor(shape, params, scale)
+    with np.errstate(all="ignore"):  # does it act? Tensors that do not fit together show here
+        n = np.zeros((2, observation.dim), np.float32), np.zeros((2, goal.dim), np.float32)
+        actions = actor(*n)
+        drawn = actor.sample(*n, np.random.default_rng(0))[0] if actor.stochastic else actions
+    expected = (2,) if shape.actions.discrete else (2, shape.actions.dim)
+    widths = [*data["agent"]["net_arch"], shape.actions.choices or shape.actions.dim]
+    if not actions.shape == drawn.shape == expected or actor.widths != widths:
+        raise ValueError("the tensors do not fit the description of the network")
+    return Policy(str(data["env"]), actor, observation, goal, data["agent"])
 
 
-def _flat(parameters: Params) -> dict[str, Any]:
-    """The leaves of a parameter tree by their path, in the tree's own order."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): leaf
-        for path, leaf in jax.tree.leaves_with_path(parameters)
-    }
+def _actor_shape(data: dict[str, Any]) -> ActorShape:
+    actions = data["actions"]
+    if data["head"] not in ("tanh", "argmax", "gaussian", "categorical"):
+        raise HindsightError(f"unknown head {data['head']!r} of the actor")
+    box = (tuple(float(x) for x in actions[name]) for name in ("low", "high"))
+    observation, normalized = (
+        np.inf if data[name] is None else float(data[name]) for name in ("clip_observation", "clip_normalized")
+    )
+    return ActorShape(
+        data["head"],
+        Actions(int(actions["choices"]), *box),
+        bool(data["tanh_layers"]),
+        observation,
+        normalized,
+        int(data["fourier_features"]),
+    )
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """Infinity, which JSON has no word for, as null."""
+    return {name: None if value == np.inf else value for name, value in values.items()}
+
+
+def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dicts by their path, sorted."""
+    found: dict[str, Any] = {}
+    for name, value in sorted(parameters.items()):
+        found |= _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
+    return found

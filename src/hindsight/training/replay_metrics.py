@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hindsight.replay.replay import HindsightReplay, Sample
+from hindsight.replay.batch import Sample
+from hindsight.replay.replay import HindsightReplay
 from hindsight.types import Array
 
 
@@ -28,7 +29,7 @@ class Means:
 
 def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
     """Of one sample [U, B]: which goals, rewards, time steps and priorities it has. Call it before the update."""
-    spec, at, batch = replay.spec, sample.addresses, sample.replayed.batch
+    spec, at, batch = replay.spec, sample.addresses, sample.batch
     hit = batch.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
     alternate = float(np.mean(at.alternate))
     quarters = np.bincount(np.minimum(at.step.ravel() * 4 // spec.horizon, 3), minlength=4) / at.step.size
@@ -41,11 +42,11 @@ def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
     }
     if alternate < 1.0:
         metrics["alternate_per_actual"] = alternate / (1.0 - alternate)
-    if replay.priorities is not None and sample.ids is not None:
+    if replay.priorities is not None and sample.pairs is not None:
         importance = np.asarray(batch.importance, np.float64)
         effective = importance.sum(axis=1) ** 2 / (importance**2).sum(axis=1)
         metrics |= {
-            "priority_age": float(np.mean(replay.priorities.age(sample.ids))),
+            "priority_age": float(np.mean(replay.priorities.age(sample.pairs))),
             "effective_share": float(np.mean(effective)) / importance.shape[1],
         }
     return metrics

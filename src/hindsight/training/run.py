@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hindsight.config import TrainConfig, from_json
 from hindsight.errors import HindsightError
-from hindsight.gradients import config as gradients
 from hindsight.saving.checkpoints import Checkpoints
 from hindsight.saving.files import write_aside
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
+
+if TYPE_CHECKING:  # the settings of agents stand beside their learners, which need JAX
+    from hindsight.config import TrainConfig
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 
@@ -28,10 +29,10 @@ class Run:
     """A training's directory, during and after it."""
 
     path: Path
-    config: TrainConfig | gradients.OnPolicyConfig
+    config: TrainConfig
 
     @staticmethod
-    def create(config: TrainConfig | gradients.OnPolicyConfig, path: Path | str | None = None) -> Run:
+    def create(config: TrainConfig, path: Path | str | None = None) -> Run:
         """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
         content = config_file(config)
         if path is None:
@@ -98,7 +99,7 @@ class Run:
         return data
 
 
-def config_file(config: TrainConfig | gradients.OnPolicyConfig) -> bytes:
+def config_file(config: TrainConfig) -> bytes:
     """The content of config.json."""
     try:
         return json.dumps(plain(config), indent=2).encode()
@@ -106,7 +107,7 @@ def config_file(config: TrainConfig | gradients.OnPolicyConfig) -> bytes:
         raise HindsightError(f"a setting cannot be written to {CONFIG}: {error}") from None
 
 
-def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
+def read_config(path: Path) -> TrainConfig:
     """The config in a JSON file."""
     if path.is_dir():
         path = path / CONFIG
@@ -114,9 +115,10 @@ def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
         raise HindsightError(
             f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
         )
+    from hindsight.config import from_json
+
     try:
-        data = json.loads(path.read_bytes())
-        return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
+        return from_json(json.loads(path.read_bytes()))
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
 

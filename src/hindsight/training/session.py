@@ -9,7 +9,7 @@ from typing import Any
 
 from hindsight.saving.checkpoints import Checkpoint
 from hindsight.training.console import Display
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 from hindsight.training.writer import RunWriter

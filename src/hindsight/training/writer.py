@@ -18,7 +18,7 @@ from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.training.guard import Diverged
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, machine, versions
 
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hindsight.gradients.batch import Outcome
+from hindsight.agents.goal_batch import Outcome
 from hindsight.types import Tensor
 
 Estimator = Literal["plain", "product", "per_decision", "weighted", "step"]
@@ -91,7 +91,7 @@ def to_go(values: Tensor, gamma: float = 1.0) -> Tensor:
     return jnp.moveaxis(totals[::-1], 0, -1)
 
 
-def followed(value: Tensor, outcome: Outcome) -> Tensor:
+def where_it_continues(value: Tensor, outcome: Outcome) -> Tensor:
     """The values [G, N, T+1] of the states in which something follows; 0 in the others."""
     follows = jnp.concatenate([jnp.ones_like(outcome.goes_on[..., :1]), outcome.goes_on], axis=-1)
     return jnp.where(follows, value, 0.0)
@@ -122,11 +122,13 @@ def coefficients(
     return to_go(weight * reward, gamma) - weight * value[..., :-1]
 
 
-def advantages(log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, trace: float) -> tuple[Tensor, Tensor]:
+def advantages(
+    log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, gae_lambda: float
+) -> tuple[Tensor, Tensor]:
     """Advantages and value targets [G, N, T] by V-trace (Espeholt et al., 2018): ratios above 1 are cut to 1.
 
     log_step: log pi_g/pi_g' of each step; value [G, N, T+1]. Without hindsight all ratios are 1, and this is
-    generalised advantage estimation with lambda = trace.
+    generalised advantage estimation with lambda = gae_lambda.
     """
     reward, alive, _, goes_on = outcome
     ratio = jnp.minimum(jnp.exp(log_step), 1.0)
@@ -135,7 +137,7 @@ def advantages(log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, 
 
     def step(later: Tensor, now: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         error, ratio, goes_on = now
-        advantage = error + gamma * trace * jnp.where(goes_on, later, 0.0)
+        advantage = error + gamma * gae_lambda * jnp.where(goes_on, later, 0.0)
         return ratio * advantage, advantage
 
     backwards: Tensor = tuple(jnp.moveaxis(x, -1, 0)[::-1] for x in (error, ratio, goes_on))
@@ -163,3 +165,26 @@ def diagnostics(log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, sh
     signal = reached.any(axis=-1).sum() / jnp.maximum(used.sum(), 1) if shared else reached.mean()
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0) / jnp.log(10.0)
     return Diagnostics(size.sum() / jnp.maximum(anyone.sum(), 1), largest, signal)
+
+
+# Fewer rows for the same gradient. A batch has goals x episodes x steps rows, most of which weigh next to
+# nothing. Their weights need one forward pass; the gradient then needs only the rows that matter.
+
+
+def systematic(mass: Tensor, count: int, key: Tensor) -> Tensor:
+    """`count` indices, each row i drawn count * mass_i / sum(mass) times, rounded up or down at random: unbiased."""
+    total = jnp.cumsum(mass)
+    ticks = (jnp.arange(count) + jax.random.uniform(key)) / count * total[-1]
+    return jnp.minimum(jnp.searchsorted(total, ticks, side="right"), len(mass) - 1)
+
+
+def chosen_rows(coefficient: Tensor, count: int, key: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as they are, if 0.
+
+    Rows are drawn in proportion to `size`, which is not 0 where the coefficient is not; by default its magnitude.
+    """
+    if count == 0 or count >= len(coefficient):
+        return jnp.arange(len(coefficient)), coefficient
+    size = jnp.abs(coefficient) if size is None else size
+    chosen = systematic(size, count, key)
+    return chosen, coefficient[chosen] / jnp.maximum(size[chosen], 1e-30) * jnp.sum(size) / count

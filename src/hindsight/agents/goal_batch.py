@@ -61,14 +61,14 @@ def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: fl
     return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
 
 
-def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool, unmet: bool = False) -> GoalBatch:
+def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool, skip_achieved: bool = False) -> GoalBatch:
     """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode.
 
-    If `unmet`, without the episodes that met theirs when they began.
+    If `skip_achieved`, without the episodes that met theirs when they began.
     """
     own, one = spec.goal(episodes.desired_goal), np.ones(1, np.bool_)
     counts = np.ones((1, len(episodes)), np.bool_)
-    if unmet:
+    if skip_achieved:
         counts = ~spec.reached(episodes.achieved_goal[:, 0], episodes.desired_goal)[None]
     return _batch(episodes, own, own[None], episodes.success[None], counts, one, one, ends)
 
@@ -79,13 +79,15 @@ def hindsight_goals(
     used: Bools,
     spec: GoalEnvSpec,
     ends: bool,
-    pursued: bool = False,
-    unmet: bool = False,
+    actual_goals: bool = False,
+    skip_achieved: bool = False,
 ) -> GoalBatch:
-    """The episodes, each under every one of the goals [G, ...], and of those that were `pursued`; if `unmet`, only
-    under those that it did not meet when it began."""
+    """The episodes, each under every one of the goals [G, ...], and, if `actual_goals`, of those pursued.
+
+    If `skip_achieved`, each only under those that it did not meet when it began.
+    """
     asked = np.zeros(len(goals), np.bool_)
-    if pursued:
+    if actual_goals:
         same = goals[:, None] == episodes.desired_goal
         used = used & ~same.reshape(*same.shape[:2], -1).all(axis=2).any(axis=1)
         goals = np.concatenate([goals, episodes.desired_goal])
@@ -95,7 +97,7 @@ def hindsight_goals(
     achieved = np.broadcast_to(episodes.achieved_goal[None], (count, n, steps + 1, *shape))
     wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
     met = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps + 1)
-    counts = ~met[..., 0] if unmet else np.ones((count, n), np.bool_)
+    counts = ~met[..., 0] if skip_achieved else np.ones((count, n), np.bool_)
     own = spec.goal(episodes.desired_goal)
     return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
 
@@ -161,7 +163,7 @@ def farthest(points: Array, count: int, rng: np.random.Generator) -> Ints:
     return np.array(chosen)
 
 
-def newly_met(episodes: Episodes, spec: GoalEnvSpec) -> Bools:
+def newly_achieved(episodes: Episodes, spec: GoalEnvSpec) -> Bools:
     """[N, T]: the goal that a step achieved was not met when its episode began."""
     after = episodes.achieved_goal[:, 1:]
     start = np.broadcast_to(episodes.achieved_goal[:, :1], after.shape)

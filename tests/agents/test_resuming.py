@@ -14,7 +14,7 @@ import pytest
 
 import hindsight
 from conftest import fingerprint
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 from hindsight.training.verify import verify
 
@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
     "episodes_per_cycle": 4,
     "eval_episodes": 4,
     "eval_every": 2,
-    "agent.hidden": (16,),
+    "agent.net_arch": (16,),
     "agent.goals": 8,
     "agent.rows": 64,
     "checkpoint.minutes": 0.0,

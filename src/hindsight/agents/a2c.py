@@ -1,0 +1,63 @@
+"""Advantage actor-critic with hindsight: w_t log pi(a_t|s_t,g) A(s_t,a_t,g), one step of Adam per batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+from tyro.conf import Suppress
+
+from hindsight.agents.actor_critic import ActorCritic
+from hindsight.agents.agent import Metrics
+from hindsight.agents.config import ActorCriticConfig
+from hindsight.agents.goal_batch import GoalBatch
+from hindsight.agents.losses import adam_step
+from hindsight.agents.policy_gradient import State
+from hindsight.networks import Params
+from hindsight.settings import Count
+from hindsight.types import Tensor
+
+
+@dataclass(frozen=True)
+class A2CConfig(ActorCriticConfig):
+    """Advantage actor-critic with hindsight: one step of Adam on the policy per batch."""
+
+    method: Annotated[str, Suppress] = "a2c"
+
+
+class A2C(ActorCritic):
+    config: A2CConfig
+
+    def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
+        rows, metrics = self.prepare(state, batch, key)
+
+        def loss(policy: Params) -> tuple[Tensor, Tensor]:
+            distribution = self.distribution(policy, rows.inputs)
+            entropy = self.pursued_entropy(policy, state.scale, batch)
+            log_pi = self.log_prob(distribution, rows.action)
+            return -jnp.sum(rows.weight * rows.advantage * log_pi) - state.rates.entropy * entropy, entropy
+
+        gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
+        policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+        state = state._replace(policy=policy, policy_optimizer=optimizer)
+        state, fitted = self.fit(state, rows)
+        return state, metrics | fitted | self.change(policy, rows) | {"entropy": entropy}
+
+
+@dataclass(frozen=True)
+class A3CConfig(A2CConfig):
+    """A2C by asynchronous workers, each with its own copy of the policy and its own envs."""
+
+    method: Annotated[str, Suppress] = "a3c"
+    workers: Count = 2
+    """Threads that play and compute gradients."""
+    deterministic: bool = False
+    """Workers hand in their gradients in turn, so that the same seed gives the same bytes."""
+
+
+class A3C(A2C):
+    """The learner of one worker: what is asynchronous about A3C is its training loop."""
+
+    config: A3CConfig

@@ -1,0 +1,124 @@
+"""The settings that all learners share, or all of a kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import Suppress
+
+from hindsight.schedules import Schedule
+from hindsight.settings import (
+    Count,
+    CountOrZero,
+    Discount,
+    OptionalPositive,
+    OptionalShare,
+    Positive,
+    RateSchedule,
+    Share,
+    Widths,
+)
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """Of every learner."""
+
+    method: Annotated[str, Suppress] = ""
+    net_arch: Widths = (256, 256)
+    """Widths of the hidden layers."""
+    gamma: OptionalShare = None
+    """Discount."""
+    normalize: bool = True
+    """Normalise observations and goals by their running mean and deviation (in JAX envs: by fixed ones)."""
+    clip_observation: Positive = 200.0
+    clip_normalized: Positive = 5.0
+    normalizer_epsilon: Positive = 0.01
+    """Smallest deviation the normaliser divides by."""
+
+    def check(self) -> None:
+        """Raise HindsightError naming settings that do not go together, or that nothing would read."""
+
+
+@dataclass(frozen=True)
+class OffPolicyAgentConfig(AgentConfig):
+    """Of every learner that replays."""
+
+    gamma: Discount = None
+    """Discount; 1 - 1/T of the env's time limit T if not given."""
+    tau: Share = 0.05
+    """How far the target networks move towards the learnt ones at each of their updates."""
+    target_update_interval: Count = 10
+    """Updates between two updates of the target networks."""
+
+    @property
+    def has_actor(self) -> bool:
+        """Whether a part of it may learn from another batch than the critic."""
+        return False
+
+
+@dataclass(frozen=True)
+class QLearningConfig(OffPolicyAgentConfig):
+    """Of the learners of Q from TD errors: DQN, DDPG and those after it."""
+
+    loss: Literal["squared", "huber"] = "squared"
+    """Of the TD errors, in the critic's loss."""
+    clip_target: bool = True
+    """Clip targets to the returns that the env's sparse reward allows, as [-1/(1-gamma), 0]."""
+    layer_norm: bool = False
+    """Normalise every hidden layer."""
+
+
+@dataclass(frozen=True)
+class OnPolicyAgentConfig(AgentConfig):
+    """Of every policy gradient."""
+
+    hindsight: bool = True
+    """Learn from the goals that the batch achieved; else from the actual ones only, and no other setting of goals
+    counts."""
+    goals: CountOrZero = 64
+    """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode. 0 takes all."""
+    within_box: bool = False
+    """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as inside."""
+    actual_goals: bool = False
+    """The goals that the batch pursued are goals to learn from, too, reached or not."""
+    skip_achieved: bool = False
+    """An episode counts only for goals that were not achieved when it began: for objects that must move."""
+    spread: bool = False
+    """Hindsight goals that lie far apart, instead of any: each the farthest from those chosen before."""
+    until_reached: bool = False
+    """An episode counts for a goal until it reaches it, also where the env continues."""
+    estimator: Literal["weighted", "per_decision", "product", "step"] = "weighted"
+    """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the step alone (App. D)."""
+    leave_one_out: bool = True
+    """Subtract a value (and teach it) only where the goal would be among the batch's without the episode itself."""
+    clamp_log_ratio: OptionalPositive = None
+    """Clip the summed log ratios to plus or minus this."""
+    rows: CountOrZero = 2048
+    """Steps (under a goal) per update, drawn in proportion to what they weigh; 0 takes all of them as they are."""
+    fourier_features: CountOrZero = 0
+    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, where policies jump."""
+    gamma: Share = 1.0
+    """Discount. Returns are finite sums, so 1 is allowed."""
+    learning_rate: RateSchedule = Schedule.parse(1e-3)
+    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    critic_updates: Count = 8
+    """Steps of Adam on the critic per batch, if there is one."""
+    entropy: RateSchedule = Schedule.parse(0.0)
+    """Weight of the policy's mean entropy in its objective."""
+    init_std: Positive = 0.5
+    """Initial deviation of a Gaussian policy, as a share of half the action range."""
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig(OnPolicyAgentConfig):
+    """Of the policy gradients with a critic."""
+
+    actual_goals: bool = True  # a critic learns what becomes of goals that were not chosen because they were reached
+    gae_lambda: Share = 0.95
+    """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
+    critic_lambda: OptionalShare = None
+    """Lambda of what the critic learns; the same if not given."""
+    normalize_advantages: bool = True
+    """Divide advantages by their deviation over the batch."""

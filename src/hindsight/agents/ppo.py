@@ -1,0 +1,72 @@
+"""Proximal policy optimisation with hindsight: min(q A, clip(q) A), q = pi_new/pi_old under the same hindsight goal.
+
+The importance weights of the goals (old policy, pursued to hindsight goal) are fixed and stay outside of the clip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+from tyro.conf import Suppress
+
+from hindsight.agents.actor_critic import ActorCritic, Rows
+from hindsight.agents.agent import Metrics
+from hindsight.agents.config import ActorCriticConfig
+from hindsight.agents.goal_batch import GoalBatch
+from hindsight.agents.losses import adam_step
+from hindsight.agents.policy_gradient import State
+from hindsight.networks import Params
+from hindsight.settings import Count, Positive
+from hindsight.types import Tensor
+
+
+@dataclass(frozen=True)
+class PPOConfig(ActorCriticConfig):
+    """Proximal policy optimisation with hindsight: several passes over clipped ratios."""
+
+    method: Annotated[str, Suppress] = "ppo"
+    clip: Positive = 0.2
+    """How far the ratio of new to old policy, under the same goal, may gain."""
+    epochs: Count = 4
+    minibatches: Count = 4
+
+
+def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """min(q A, clip(q, 1 - clip, 1 + clip) A) of log q."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+class PPO(ActorCritic):
+    config: PPOConfig
+
+    def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
+        """Several passes over the rows of a batch, in minibatches."""
+        config = self.config
+        draw, order = jax.random.split(key)
+        rows, metrics = self.prepare(state, batch, draw)
+
+        def step(state: State, part: Rows) -> tuple[State, Tensor]:
+            def loss(policy: Params) -> tuple[Tensor, Tensor]:
+                distribution = self.distribution(policy, part.inputs)
+                entropy = self.pursued_entropy(policy, state.scale, batch)
+                log_ratio = self.log_prob(distribution, part.action) - part.log_prob
+                gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
+                return -gain / jnp.maximum(part.weight.sum(), 1e-9) - state.rates.entropy * entropy, entropy
+
+            gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
+            policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+            return state._replace(policy=policy, policy_optimizer=optimizer), entropy
+
+        def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
+            size = len(rows.weight) // config.minibatches
+            shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
+            parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
+            return jax.lax.scan(step, state, parts)
+
+        state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
+        state, fitted = self.fit(state, rows)
+        return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | self.change(state.policy, rows)

@@ -1,0 +1,225 @@
+"""An off-policy actor-critic: Q learns from replay with hindsight, and a stochastic policy from Q by clipped steps.
+
+Where an episode hardly ever reaches a goal by chance, a batch of episodes does not tell what goals are worth. All
+episodes so far do, replayed with hindsight. The policy then learns by the paper's Appendix D in its first form,
+
+    L(pi) = E_{g, s ~ rho, a ~ pi_g} A^{pi'_g}(s, a),
+
+in replayed states under hindsight goals, with actions drawn anew: no ratio must correct what another goal made of them.
+Its steps are clipped as PPO's are, but nothing about it is on-policy. Q counts -(1 - gamma) for every step that is not
+at the goal and goes on beyond the time limit: it lies in [-1, 0].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from tyro.conf import Suppress
+
+from hindsight.acting import Actor, RandomActions
+from hindsight.agents.actor_critic import normalized
+from hindsight.agents.agent import Metrics, OffPolicyAgent
+from hindsight.agents.config import OffPolicyAgentConfig
+from hindsight.agents.losses import adam_step, kept, td_loss, td_target
+from hindsight.agents.policy_gradient import Rates, StochasticPolicy
+from hindsight.agents.ppo import surrogate
+from hindsight.collect import Act
+from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.normalizer import Scale
+from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.priority_index import importance_weights
+from hindsight.schedules import Schedule
+from hindsight.settings import Count, CountOrZero, Positive, RateSchedule, Share, ShareSchedule
+from hindsight.types import Array, Floats, Tensor
+
+
+@dataclass(frozen=True)
+class ReplayedACConfig(OffPolicyAgentConfig):
+    """Off-policy actor-critic: Q from replay, a stochastic policy by clipped steps in replayed states."""
+
+    method: Annotated[str, Suppress] = "replayed-ac"
+    tau: Share = 0.005
+    target_update_interval: Count = 1
+    learning_rate: RateSchedule = Schedule.parse(3e-4)
+    """Of the policy."""
+    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    entropy: RateSchedule = Schedule.parse(0.0)
+    """Weight of how near the policy stays to the one that it began as."""
+    init_std: Positive = 0.5
+    """Initial deviation of a Gaussian policy, as a share of half the action range."""
+    random_actions: ShareSchedule = Schedule.parse(0.0)
+    """Share of actions drawn uniformly at random while exploring."""
+    rows: CountOrZero = 2048
+    """Replayed states that the policy learns from after the updates of the critic; 0 takes all."""
+    epochs: Count = 4
+    """Passes over them."""
+    minibatches: Count = 4
+    """Steps of the policy per pass."""
+    clip: Positive = 0.2
+    """How far the ratio of new to old policy may gain."""
+    normalize_advantages: bool = True
+    """Divide advantages by their deviation."""
+
+
+class State(NamedTuple):
+    """All that learning changes."""
+
+    policy: Params
+    critic: Params
+    target: Params
+    policy_optimizer: Any
+    critic_optimizer: Any
+    updates: jax.Array
+    scale: Scale
+    rates: Rates
+
+
+class Rows(NamedTuple):
+    """R replayed states under their goals, with an action drawn by the old policy in each."""
+
+    inputs: Tensor  # [R, i]
+    action: Tensor  # [R] or [R, a]
+    log_prob: Tensor  # [R]
+    advantage: Tensor  # [R]
+
+
+class ReplayedAC(OffPolicyAgent, StochasticPolicy):
+    config: ReplayedACConfig
+    sparse_only = True
+
+    # ------------------------------------------------------------------------------------------------------- networks
+
+    @property
+    def _critic(self) -> MLP:
+        outputs = self.shapes.actions.choices if self.discrete else 1
+        return MLP(self.config.net_arch, outputs, output_scale=0.01)  # 0 is the best there is: it tries what is new
+
+    def init(self, key: Tensor) -> State:
+        first, second = jax.random.split(key)
+        inputs = self.num_inputs + (0 if self.discrete else self.shapes.actions.dim)
+        policy, critic = self.init_policy(first), self._critic.init(second, jnp.zeros((1, inputs)))
+        adam, zero = optax.scale_by_adam(), np.float32(0)
+        optimizers = adam.init(policy), adam.init(critic)
+        updates, rates = jnp.zeros((), jnp.int32), Rates(zero, zero, zero)
+        return State(policy, critic, copy_of(critic), *optimizers, updates, self.shapes.no_scale(), rates)
+
+    def rates(self, progress: float) -> Rates:
+        c = self.config
+        return Rates(c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress))
+
+    def action_value(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
+        """Q(s, a, g) [...], of actions as episodes hold them; what counts is what the env gets."""
+        if self.discrete:
+            values: Tensor = self._critic.apply(critic, inputs)
+            return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
+        return self._continuous_value(critic, inputs, self.shapes.actions.to_unit(action))
+
+    def state_value(self, critic: Params, inputs: Tensor, distribution: Tensor) -> Tensor:
+        """V(s, g) [...] of a policy: the mean over its actions, or, if it is Gaussian, the value of its mean action,
+        without its noise."""
+        if self.discrete:
+            values: Tensor = self._critic.apply(critic, inputs)
+            return jnp.sum(jnp.exp(distribution) * values, axis=-1)
+        return self._continuous_value(critic, inputs, jnp.split(distribution, 2, axis=-1)[0])
+
+    def _continuous_value(self, critic: Params, inputs: Tensor, unit: Tensor) -> Tensor:
+        values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, jnp.clip(unit, -1.0, 1.0)], axis=-1))
+        return values[..., 0]
+
+    # ----------------------------------------------------------------------------------------------------- the critic
+
+    def td_errors(self, state: State, batch: Batch) -> TDErrors:
+        """-(1 - gamma) [not at the goal] + gamma V'(s'||g) - Q(s||g, a) and Q(s||g, a), both [B]."""
+        return self._td_errors(state.critic, state, batch)
+
+    def _td_errors(self, critic: Params, state: State, batch: Batch) -> TDErrors:
+        gamma = self.shapes.gamma
+        missed = -(batch.reward < self.shapes.success_reward).astype(jnp.float32)
+        after = self.inputs(state.scale, batch.next_observation, batch.goal)
+        next_value = self.state_value(state.target, after, self.distribution(state.policy, after))
+        target = td_target((1.0 - gamma) * missed, batch.terminated, next_value, gamma, (-1.0, 0.0))
+        value = self.action_value(critic, self.inputs(state.scale, batch.observation, batch.goal), batch.action)
+        return TDErrors(jax.lax.stop_gradient(target) - value, value)
+
+    def update(self, state: State, batch: Batch, key: Tensor) -> tuple[State, TDErrors, Metrics]:
+        """One step of Adam on the critic."""
+
+        def loss(critic: Params) -> tuple[Tensor, TDErrors]:
+            td = self._td_errors(critic, state, batch)
+            return td_loss(td.error, importance_weights(batch.importance, batch.beta), "squared"), td
+
+        (error, td), gradient = jax.value_and_grad(loss, has_aux=True)(state.critic)
+        critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, state.rates.critic)
+        updates = state.updates + 1
+        keep = kept(updates, self.config.tau, self.config.target_update_interval)
+        target = average(state.target, critic, keep)
+        state = state._replace(critic=critic, target=target, critic_optimizer=optimizer, updates=updates)
+        return state, td, {"critic_loss": error, "q_mean": jnp.mean(td.value)}
+
+    # ----------------------------------------------------------------------------------------------------- the policy
+
+    def after_updates(self, state: State, batches: Batch, key: Tensor) -> tuple[State, Metrics]:
+        """Passes of clipped steps over replayed states, in minibatches."""
+        config = self.config
+        draw, order = jax.random.split(key)
+        flat = (part.reshape(-1, part.shape[-1]) for part in (batches.observation, batches.goal))
+        observation, goal = (part[: config.rows or None] for part in flat)
+        inputs = self.inputs(state.scale, observation, goal)
+        distribution = self.distribution(state.policy, inputs)
+        action = self.drawn(distribution, draw)
+        value = self.state_value(state.critic, inputs, distribution)
+        advantage = self.action_value(state.critic, inputs, action) - value
+        metrics = {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
+        metrics |= {"entropy": jnp.mean(self.entropy(distribution))}
+        if config.normalize_advantages:
+            advantage = normalized(advantage, jnp.full(len(value), 1.0 / len(value)))
+        rows = Rows(inputs, action, self.log_prob(distribution, action), advantage)
+
+        def step(state: State, part: Rows) -> tuple[State, Tensor]:
+            def loss(policy: Params) -> tuple[Tensor, Tensor]:
+                distribution = self.distribution(policy, part.inputs)
+                closeness = jnp.mean(self.closeness(distribution))
+                log_ratio = self.log_prob(distribution, part.action) - part.log_prob
+                gain = jnp.mean(surrogate(log_ratio, part.advantage, config.clip))
+                return -gain - state.rates.entropy * closeness, closeness
+
+            gradient, closeness = jax.grad(loss, has_aux=True)(state.policy)
+            policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+            return state._replace(policy=policy, policy_optimizer=optimizer), closeness
+
+        def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
+            size = len(inputs) // config.minibatches
+            shuffled = jax.random.permutation(key, len(inputs))[: size * config.minibatches]
+            parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
+            return jax.lax.scan(step, state, parts)
+
+        state, closeness = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
+        moved = jnp.mean(self.kl(distribution, self.distribution(state.policy, inputs)))
+        return state, metrics | {"closeness": jnp.mean(closeness), "kl": moved}
+
+    def closeness(self, distribution: Tensor) -> Tensor:
+        """How near a policy is to the one without any preference, as a negative KL divergence: its entropy, but for a
+        constant; of a Gaussian, a mean of 0 and its initial deviation are nearest."""
+        if self.discrete:
+            return self.entropy(distribution)
+        start = jnp.full(self.shapes.actions.dim, np.log(self.config.init_std))
+        return -self.kl(distribution, jnp.concatenate([jnp.zeros_like(start), start]))
+
+    def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
+        """Actions drawn from the policy, or, for a share of the rows, uniformly random ones."""
+        actions = self.shapes.actions
+        random = RandomActions(actions, self.config.random_actions(progress))
+
+        def explore(observation: Floats, goal: Floats) -> Array:
+            action, _ = actor.sample(observation, goal, rng)
+            if self.discrete:
+                return random(action, rng)
+            mixed: Array = actions.from_unit(random(actions.to_unit(action), rng)).astype(np.float32)
+            return mixed
+
+        return explore

@@ -1,0 +1,143 @@
+"""The commands that do something with a run: resume, verify, eval, watch."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from hindsight.errors import HindsightError
+from hindsight.options import needs_report
+
+if TYPE_CHECKING:
+    from hindsight.training.run import Run
+
+
+def finish(run: Run, quiet: bool) -> int:
+    """Draw the learning curve of a finished run, and say what can be done with it."""
+    env = run.config.env
+    with contextlib.suppress(ImportError):  # a picture for those who have the report extra
+        from hindsight.lab.groups import group
+        from hindsight.lab.plots import learning_curves
+        from hindsight.lab.runs import load_run
+
+        groups = group([load_run(run.path)])
+        learning_curves(groups, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
+    if not quiet:
+        summary = run.summary
+        print(f"run: {run.path}   success rate {summary['success_rate']:.2f}   {summary['minutes']:.1f} minutes")
+        print(f"next: hindsight eval {run.path} · hindsight watch {run.path}")
+    return 0
+
+
+@dataclass
+class Resume:
+    """Resume a stopped run, as if it had not been stopped."""
+
+    run_path: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The run directory."""
+    steps: int = 0
+    """Env steps to add to those that the run was made for."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def run(self, more: Sequence[str]) -> int:
+        from hindsight import api
+
+        return finish(api.resume(self.run_path, steps=self.steps, quiet=self.quiet), self.quiet)
+
+
+@dataclass
+class Verify:
+    """Check every file of a run."""
+
+    run_path: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The run directory."""
+
+    def run(self, more: Sequence[str]) -> int:
+        from hindsight.training.verify import verify
+
+        findings = verify(self.run_path)
+        for finding in findings:
+            print(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}")
+        return 1 if any(finding.state == "BROKEN" for finding in findings) else 0
+
+
+@dataclass
+class Eval:
+    """Evaluate a run's policy, greedily, on fresh episodes."""
+
+    run_path: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The run directory."""
+    episodes: int = 100
+    seed: int = 0
+    """Seed of the episodes' starts."""
+    json: bool = False
+    """Print one JSON object: success_rate, mean_return, episodes."""
+
+    def run(self, more: Sequence[str]) -> int:
+        from hindsight import api
+
+        _check_episodes(self.episodes, self.seed)
+        result = api.evaluate(self.run_path, self.episodes, self.seed)
+        if self.json:
+            print(json.dumps(dataclasses.asdict(result)))
+        else:
+            shown = f"success rate {result.success_rate:.3f}   mean return {result.mean_return:.2f}"
+            print(f"{shown}   {result.episodes} episodes")
+        return 0
+
+
+def _check_episodes(episodes: int, seed: int) -> None:
+    if episodes < 1:
+        raise HindsightError(f"--episodes must be at least 1, got {episodes}")
+    if seed < 0:
+        raise HindsightError(f"--seed must be 0 or more, got {seed}")
+
+
+@dataclass
+class Watch:
+    """See a run's policy at work: in a window where there is a screen, else in a video file."""
+
+    run_path: Annotated[Path, Positional, arg(metavar="RUN")]
+    """The run directory."""
+    episodes: int = 5
+    seed: int = 0
+    """Seed of the episodes' starts."""
+    output: Annotated[Path | None, arg(aliases=["-o"], metavar="PATH")] = None
+    """The video file, written even if there is a screen; without a screen video.mp4 in the run directory."""
+    window: bool = False
+    """Insist on a window."""
+
+    def run(self, more: Sequence[str]) -> int:
+        path = self.show()
+        if path is not None:
+            print(f"video: {path}")
+        return 0
+
+    def show(self) -> Path | None:
+        """Where the video is; None if it was shown in a window."""
+        from functools import partial
+
+        from hindsight import api
+        from hindsight.envs.make import factory, make
+        from hindsight.training.run import Run
+
+        with needs_report():
+            from hindsight.lab import video
+
+        _check_episodes(self.episodes, self.seed)
+        run = Run.open(self.run_path)
+        config, policy = run.config, run.policy
+        make_env = partial(make, config.env, **config.env_kwargs)
+        horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
+        if self.window or (self.output is None and video.has_screen() and video.has_window(make_env)):
+            video.window(policy, make_env, self.episodes, self.seed, horizon)
+            return None
+        return video.record(policy, make_env, self.output or run.path / "video.mp4", self.episodes, self.seed, horizon)

@@ -1,1 +1,0 @@
-"""Hindsight policy gradients: importance weights and estimators, and the learners built from them."""

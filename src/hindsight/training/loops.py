@@ -1,0 +1,78 @@
+"""Which loop trains a config: off-policy, or for policy gradients in JAX, asynchronous, or with the collector."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import ExitStack
+from typing import Protocol
+
+from hindsight.agents.a2c import A3CConfig
+from hindsight.agents.registry import make_agent
+from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
+from hindsight.envs.batch import EnvBatch, make_batch
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.jax_envs import JaxEnv, in_jax
+from hindsight.envs.make import EnvFactory
+from hindsight.errors import HindsightError
+from hindsight.replay.storage import slot_count
+from hindsight.saving.tree import Learning
+from hindsight.training.asynchronous import Asynchronous
+from hindsight.training.in_jax import InJax
+from hindsight.training.off_policy import OffPolicy
+from hindsight.training.on_policy import OnPolicy
+from hindsight.training.progress import Progress
+
+
+class Loop(Protocol):
+    """A training: its state, which can be restored before it goes on, and the loop."""
+
+    @property
+    def state(self) -> Learning: ...
+
+    def train(self) -> Generator[Progress]: ...
+
+
+def make_loop(config: TrainConfig, spec: GoalEnvSpec, make_env: EnvFactory, stack: ExitStack) -> Loop:
+    """The loop of a config. What does not fit is refused here; `stack` closes what is opened."""
+    make_agent(config.agent, spec)
+
+    def envs(workers: int | None) -> EnvBatch:
+        how = (config.simulator, workers, config.env_timeout, config.env_failures)
+        batch = make_batch(make_env, spec, config.num_envs, *how)
+        stack.callback(batch.close)
+        return batch
+
+    if isinstance(config, OffPolicyConfig):
+        slot_count(spec, config.replay.buffer_size)
+        loop = OffPolicy(config, spec, envs(config.workers))
+        stack.callback(loop.rollouts.close)
+        return loop
+    assert isinstance(config, OnPolicyConfig)
+    twin = _twin(config, spec, make_env)
+    if isinstance(config.agent, A3CConfig):
+        share = max((config.workers or os.cpu_count() or 1) // config.agent.workers, 1)
+        batches = [envs(share) for _ in range(config.agent.workers)]
+        return Asynchronous(config, spec, batches, envs(share))
+    if twin is not None:
+        return InJax(config, spec, twin)
+    return OnPolicy(config, spec, envs(config.workers))
+
+
+def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> JaxEnv | None:
+    """The env in JAX, if there is one and the settings of goals allow it."""
+    agent = config.agent
+    filtered = agent.within_box or agent.skip_achieved or agent.spread
+    if config.simulator == "auto":
+        return None if filtered else in_jax(make_env())
+    if config.simulator != "jax":
+        return None
+    twin = in_jax(make_env())
+    if isinstance(agent, A3CConfig):
+        raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
+    if twin is None:
+        raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
+    if filtered:
+        what = "within_box, skip_achieved and spread"
+        raise HindsightError(f"{what} work outside of JAX: use another simulator than jax")
+    return twin
