@@ -38,9 +38,9 @@ def _finish(run: Run, quiet: bool) -> int:
     """Draw the learning curve of a finished run, and say what can be done with it."""
     env = run.config.env
     with contextlib.suppress(ImportError):  # a picture for those who have the report extra
-        from hindsight.report.curves import draw
-        from hindsight.report.groups import group
-        from hindsight.report.load import load_run
+        from hindsight.lab.groups import group
+        from hindsight.lab.plots import draw
+        from hindsight.lab.runs import load_run
 
         draw(group([load_run(run.path)]), run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
     if not quiet:
@@ -153,7 +153,7 @@ def _watch(options: Watch) -> Path | None:
     from hindsight.training.run import Run
 
     with needs_report():
-        from hindsight.report import video
+        from hindsight.lab import video
 
     _check_episodes(options.episodes, options.seed)
     run = Run.open(options.run)
@@ -185,9 +185,9 @@ def plot(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise HindsightError("which runs? For example: hindsight plot runs/*")
     with needs_report():
-        from hindsight.report.curves import draw
-        from hindsight.report.groups import group
-        from hindsight.report.load import load_run
+        from hindsight.lab.groups import group
+        from hindsight.lab.plots import draw
+        from hindsight.lab.runs import load_run
     groups = group([load_run(path) for path in options.runs], options.labels)
     draw(groups, options.output, options.title or ", ".join(dict.fromkeys(g.task for g in groups)), options.against)
     print(f"figure: {options.output}")
@@ -195,19 +195,19 @@ def plot(arguments: Sequence[str]) -> int:
 
 
 def compare(arguments: Sequence[str]) -> int:
-    from hindsight.commands.compare import compare
+    from hindsight.lab.compare import compare
 
     return compare(arguments)
 
 
 def report(arguments: Sequence[str]) -> int:
-    from hindsight.commands.report import report
+    from hindsight.lab.report import report
 
     return report(arguments)
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    from hindsight.commands.sweep import sweep
+    from hindsight.lab.sweep import sweep
 
     return sweep(arguments)
 
@@ -254,59 +254,6 @@ def doctor(arguments: Sequence[str]) -> int:
 
 
 @dataclass
-class Bench:
-    """Measure this machine and this library, as ratios within one run."""
-
-    what: Annotated[
-        Literal["learner", "simulation", "training", "asynchronous", "replay", "checkpoint", "memory"],
-        tyro.conf.Positional,
-    ]
-    """learner: time per DDPG update. simulation: env steps/s. training: env steps/s of the whole. asynchronous: those
-    of A3C by workers. replay: buffers. checkpoint: seconds to save and load a full replay. memory: resident size over
-    300,000 steps."""
-    json: bool = False
-    """Print one JSON object."""
-
-
-def bench(arguments: Sequence[str]) -> int:
-    from importlib import import_module
-
-    options = parse(Bench, arguments, "hindsight bench")
-    benchmark = import_module(f"hindsight.bench.{options.what}")
-    result = benchmark.run()
-    print(json.dumps(result) if options.json else benchmark.table(result))
-    return 0
-
-
-@dataclass
-class Bound:
-    """Draw the gap between gain and surrogate of hindsight TRPO (the paper's Appendix D), exact, during trainings."""
-
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("bound.png")
-    method: Literal["hpg", "a2c", "ppo", "trpo"] = "trpo"
-    bits: int = 6
-    """Of bit flip; the other env is the empty room."""
-    steps: int = 20_000
-    """Env steps of each training."""
-    seed: int = 0
-    json: Path | None = None
-    """Also write the numbers here."""
-
-
-def bound(arguments: Sequence[str]) -> int:
-    options = parse(Bound, arguments, "hindsight bound")
-    with needs_report():
-        from hindsight.report.bound import draw
-        from hindsight.reproduce.measure import bound as measure
-    rows = measure(options.method, options.bits, options.steps, options.seed)
-    draw(rows, options.output)
-    if options.json is not None:
-        options.json.write_text(json.dumps(rows))
-    print(f"figure: {options.output}")
-    return 0
-
-
-@dataclass
 class Demo:
     """Train an arm to reach, evaluate it, and make a video and a learning curve."""
 
@@ -335,7 +282,7 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def reproduce(arguments: Sequence[str]) -> int:
-    from hindsight.reproduce.command import reproduce
+    from hindsight.lab.reproduce.command import reproduce
 
     return reproduce(arguments)
 
@@ -351,10 +298,8 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "sweep": (sweep, "train settings x seeds side by side"),
     "plot": (plot, "learning curves of runs"),
     "reproduce": (reproduce, "the paper's tables and figures, and ours"),
-    "bound": (bound, "figure of the gap in hindsight TRPO's surrogate"),
     "envs": (envs, "list the goal envs"),
     "doctor": (doctor, "check the installation or an env"),
-    "bench": (bench, "measure speed, as ratios within one run"),
     "demo": (demo, "train, evaluate and film a Fetch arm"),
 }
 
