@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from hindsight import api, cli
-from hindsight.lab.reproduce import command, folder, running
+from hindsight.lab.jobs import Runner
+from hindsight.lab.reproduce import command, folder
+from hindsight.lab.reproduce.budget import Request, seed_runs
 from hindsight.lab.reproduce.configs import config_of
 from hindsight.lab.reproduce.experiment import Training
+from hindsight.lab.reproduce.seed_run import run_here
 from hindsight.training.run import Run
 
 # One configuration of each experiment, in sizes that share compiled code where they can.
@@ -106,7 +111,7 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
     assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
     assert "1 run: 1 finished, none to run" in capsys.readouterr().out
 
-    assert command.reproduce(["tiny", "--adopt", str(runs / "four-seed0"), "--shared-machine"]) == 0
+    assert command.reproduce(["tiny", "--import-runs", str(runs / "four-seed0"), "--shared-machine"]) == 0
     row = json.loads((tiny / "experiments" / "results" / "tiny" / "four-seed0.json").read_text())
     assert row["shared_machine"] is True
     assert command.reproduce(["tiny", "--draw"]) == 0
@@ -128,18 +133,34 @@ def test_ctrl_c_is_named_and_leaves_the_rest_for_next_time(tiny: Path, monkeypat
         command.reproduce(["tiny", "--quiet"])
 
 
-def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hindsight.lab.reproduce.budget import Request, jobs
-
+def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path) -> None:
     times = iter([0.0, 0.0, *range(0, 100_000, 100)])
-    first, second = jobs(folder.find(), Request(["tiny"]))
-    said: list[str] = []
-    left = running.run_all([first, second], 3.0, None, False, True, said.append, lambda: next(times))
-    assert left == [first, second]
-    assert "used up" in said[-1]
-    steps = Run.open(first.path).metrics[-1]["step"]
+    first, second = seed_runs(folder.find(), Request(["tiny"]))
+    printed = io.StringIO()
+    runner = Runner([first, second], 1, run_here, 3.0, Console(file=printed), lambda: next(times))
+    runner.run()
+    assert runner.left_out() == [first, second]
+    assert "used up" in printed.getvalue().splitlines()[-1]
+    steps = Run.open(first.run_dir).metrics[-1]["step"]
     assert 0 < steps < 64
-    assert [job.state for job in jobs(folder.find(), Request(["tiny"]))] == ["begun", "new"]
+    assert [job.state() for job in seed_runs(folder.find(), Request(["tiny"]))] == ["interrupted", "pending"]
+
+
+def test_jobs_side_by_side_are_processes_and_share_the_machine(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first was interrupted and goes on; the third, whose checkpoints are broken, fails, and no other does."""
+    runs = tiny / "runs" / "reproduce" / "tiny"
+    half = [lambda progress: progress.step >= 32]
+    api.train(_entry().env, config=config_of(_entry(), 0), run_dir=runs / "four-seed0", quiet=True, callbacks=half)
+    api.train(_entry().env, config=config_of(_entry(), 2), run_dir=runs / "four-seed2", quiet=True, callbacks=half)
+    for file in (runs / "four-seed2" / "checkpoints").rglob("*.safetensors"):
+        file.write_bytes(b"broken")
+    assert command.reproduce(["tiny", "--seeds", "0", "1", "2", "--jobs", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "tiny four, seed 2 FAILED: " in out
+    assert "(log: runs/reproduce/tiny/logs/four-seed2.log)" in out
+    for seed in (0, 1):
+        assert f"tiny four, seed {seed}: success" in out
+        assert json.loads((runs / f"four-seed{seed}" / "row.json").read_text())["shared_machine"] is True
 
 
 @pytest.mark.parametrize(
@@ -150,9 +171,10 @@ def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path, monkeyp
         (["tiny", "--only", "five"], "no 'five' in tiny: there are four"),
         (["tiny", "--budget", "0"], "--budget must be more than 0"),
         (["tiny", "--steps", "0"], "--steps must be 1 or more"),
+        (["tiny", "--jobs", "0"], "--jobs must be 1 or more"),
         (["tiny", "--seeds", "-1"], "--seeds"),
         (["tiny", "--draw"], "nothing to draw"),
-        (["tiny", "--adopt", "nowhere"], "nowhere"),
+        (["tiny", "--import-runs", "nowhere"], "nowhere"),
     ],
 )
 def test_mistakes_are_one_line(

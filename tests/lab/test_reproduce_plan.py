@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from hindsight.errors import HindsightError
-from hindsight.lab.reproduce import folder, running
-from hindsight.lab.reproduce.budget import Job, Request, choose, cost, jobs
+from hindsight.lab.jobs import Runner
+from hindsight.lab.reproduce import folder
+from hindsight.lab.reproduce.budget import Request, choose, cost, estimated_minutes, seed_runs
 from hindsight.lab.reproduce.configs import command, config_of, differences
 from hindsight.lab.reproduce.experiment import Training
+from hindsight.lab.reproduce.seed_run import SeedRun
 
 MIXED = """
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
@@ -31,12 +33,12 @@ def mixed(tmp_path: Path) -> folder.Folder:
     return folder.find(tmp_path)
 
 
-def _job(name: str, minutes: float) -> Job:
-    return Job(Training(name, "hindsight/BitFlip-v0", home="x"), 0, Path(name), (0,), "new", minutes)
+def _job(name: str, minutes: float) -> SeedRun:
+    return SeedRun(Training(name, "hindsight/BitFlip-v0", home="x"), 0, Path(name), 1, minutes=minutes)
 
 
 def test_first_seeds_come_first_and_main_rows_before_others(mixed: folder.Folder, tmp_path: Path) -> None:
-    order = [(job.entry.slug, job.seed) for job in jobs(mixed, Request(["mixed"], runs_dir=tmp_path))]
+    order = [(job.entry.slug, job.seed) for job in seed_runs(mixed, Request(["mixed"], runs_dir=tmp_path))]
     assert order == [("main", 0), ("side", 0), ("main", 1), ("side", 1)]
 
 
@@ -44,8 +46,8 @@ def test_budget_takes_in_order_what_fits() -> None:
     pending = [_job("a", 5), _job("b", 10), _job("c", 3), _job("d", 4), _job("e", 2)]
     # 10 minutes: a leaves 5, b does not fit, c leaves 2, d does not fit, e leaves 0.
     taken, left = choose(pending, 10)
-    assert [str(job.path) for job in taken] == ["a", "c", "e"]
-    assert [str(job.path) for job in left] == ["b", "d"]
+    assert [str(job.run_dir) for job in taken] == ["a", "c", "e"]
+    assert [str(job.run_dir) for job in left] == ["b", "d"]
     assert choose(pending, None) == (pending, [])
 
 
@@ -53,17 +55,17 @@ def test_what_runs_really_took_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     ran = []
 
-    def take(job: Job, *_: object) -> str:
-        ran.append(str(job.path))
-        now[0] += 60 * {"a": 8, "b": 1, "c": 1}[str(job.path)]
-        return "done"
+    def take(job: SeedRun, left: object) -> None:
+        ran.append(str(job.run_dir))
+        now[0] += 60 * {"a": 8, "b": 1, "c": 1}[str(job.run_dir)]
 
-    monkeypatch.setattr(running, "_run", take)
+    monkeypatch.setattr(SeedRun, "done_line", lambda job: "done")
     pending = [_job("a", 5), _job("b", 3), _job("c", 2)]
     # Both others were to fit into the 5 minutes left of 10; a took 8, and 2 minutes are enough for c only.
-    left = running.run_all(pending, 10, None, False, True, lambda text: None, lambda: now[0])
+    runner = Runner(pending, 1, take, 10, clock=lambda: now[0])
+    runner.run()
     assert ran == ["a", "c"]
-    assert [str(job.path) for job in left] == ["b"]
+    assert [str(job.run_dir) for job in runner.left_out()] == ["b"]
 
 
 def test_costs_are_measured_or_estimated() -> None:
@@ -76,8 +78,6 @@ def test_costs_are_measured_or_estimated() -> None:
     baselines = {entry.slug: entry for entry in here.entries("baselines")}
     slide = baselines["fetchslide-her"]
     assert isinstance(slide, Training)
-    from hindsight.lab.reproduce.budget import estimated_minutes
-
     assert 19 < estimated_minutes(config_of(slide, 0), slide) < 22
 
 

@@ -1,4 +1,4 @@
-"""Measured rows: the reader refuses broken ones, adoption refuses runs of other settings, tables are not stale."""
+"""Measured rows: the reader refuses broken ones, importing refuses runs of other settings, tables are not stale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import folder, rows, tables
 from hindsight.lab.reproduce.configs import config_of, differences
 from hindsight.lab.reproduce.experiment import Experiment, Measurement, Training
-from hindsight.lab.reproduce.import_run import adopt
+from hindsight.lab.reproduce.import_run import import_run
 
 ROWS = sorted(folder.find().results.glob("*/*.json"))
 
@@ -130,7 +130,7 @@ def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[s
         tables.fill(folder.find(tmp_path), "<!-- table: push -->\n<!-- /table -->")
 
 
-def test_adopting_refuses_runs_of_other_settings(tmp_path: Path) -> None:
+def test_importing_refuses_runs_of_other_settings(tmp_path: Path) -> None:
     settings = {
         "steps": 16,
         "num_envs": 2,
@@ -149,25 +149,25 @@ def test_adopting_refuses_runs_of_other_settings(tmp_path: Path) -> None:
         return run.path
 
     with pytest.raises(HindsightError, match=r"is no run of x: .*replay\.replay_k: 2\.0, not 4\.0"):
-        adopt(here, "x", train("other", **{"replay.replay_k": 2.0}), False)
+        import_run(here, "x", train("other", **{"replay.replay_k": 2.0}), False)
     with pytest.raises(HindsightError, match="has seed 3: two has 0"):
-        adopt(here, "x", train("seed", 3), False)
+        import_run(here, "x", train("seed", 3), False)
     assert not (tmp_path / "results").exists()
     same = train("same", **{"checkpoint.keep": 1, "env_timeout": 9.0})
-    row = rows.read(adopt(here, "x", same, True))
+    row = rows.read(import_run(here, "x", same, True))
     assert (row["slug"], row["steps"] >= 16, row["shared_machine"], len(row["curve"])) == ("two", True, True, 1)
     (same / "summary.json").unlink()
     with pytest.raises(HindsightError, match="has not ended"):
-        adopt(here, "x", same, False)
+        import_run(here, "x", same, False)
 
 
-def test_measurements_are_adopted_by_name(tmp_path: Path) -> None:
+def test_measurements_are_imported_by_name(tmp_path: Path) -> None:
     entry = Measurement("fast", "replay", 1.0, home="x")
     here = folder.Folder(tmp_path, {"x": Experiment("X", "nowhere", (entry,)), "y": Experiment("Y", "nowhere", ())})
     rows.write(tmp_path / "made" / "row.json", rows.measured_row(entry, 0, {"a": 1}, 2.0, False))
-    assert rows.read(adopt(here, "x", tmp_path / "made", True))["shared_machine"] is True
+    assert rows.read(import_run(here, "x", tmp_path / "made", True))["shared_machine"] is True
     with pytest.raises(HindsightError, match="is no measurement of y, but of x fast"):
-        adopt(here, "y", tmp_path / "made", False)
+        import_run(here, "y", tmp_path / "made", False)
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:

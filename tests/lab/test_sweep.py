@@ -15,9 +15,8 @@ import pytest
 
 from hindsight.cli import main
 from hindsight.errors import HindsightError
-from hindsight.lab.grid import plan, read_varied
-from hindsight.lab.jobs import state_of
-from hindsight.lab.sweep import default_jobs
+from hindsight.lab.grid import grid, read_varied
+from hindsight.lab.jobs import default_limit
 
 BITS = "hindsight/BitFlip-v0"
 QUICK = [
@@ -62,7 +61,7 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 
 def test_plan_is_settings_times_seeds(tmp_path: Path) -> None:
     vary = ["replay.replay_k=0,linear(8, 1)", "agent.double=true,false", "agent.hidden=(8,8),[16]"]
-    planned = plan(tmp_path, [BITS, "--steps", "500"], vary, [3, 4])
+    planned = grid(tmp_path, [BITS, "--steps", "500"], vary, [3, 4])
     assert len(planned) == 16
     assert len({one.name for one in planned}) == 16
     assert [one.config.seed for one in planned] == [3] * 8 + [4] * 8
@@ -74,7 +73,7 @@ def test_plan_is_settings_times_seeds(tmp_path: Path) -> None:
 
 
 def test_methods_and_env_arguments_can_vary(tmp_path: Path) -> None:
-    planned = plan(tmp_path, [BITS], ["method=dqn,hpg", "env.bits=3,5"], [0])
+    planned = grid(tmp_path, [BITS], ["method=dqn,hpg", "env.bits=3,5"], [0])
     assert [(one.config.agent.method, one.config.env_kwargs["bits"]) for one in planned] == [
         ("dqn", 3),
         ("dqn", 5),
@@ -113,7 +112,7 @@ def test_mistakes_are_one_line_before_anything_starts(
 
 def test_help_tells_how_many_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "two threads" in " ".join(call(capsys, "sweep", "--help")[1].replace("│", " ").split())
-    assert default_jobs() == max(1, len(os.sched_getaffinity(0)) // 2)
+    assert default_limit() == max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def test_interrupted_and_continued(
@@ -187,5 +186,5 @@ def test_a_failed_training_is_reported_and_tried_again(
         assert "run-seed0 FAILED: the disk is full" in out
         assert "does not exist" in err
         assert calls.read_text() == "x" * attempt
-    (planned,) = plan(tmp_path / "sweep", [BITS], [], [0])
-    assert state_of(planned) == "new"
+    (planned,) = grid(tmp_path / "sweep", [BITS], [], [0])
+    assert planned.state() == "pending"

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import itertools
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,25 +15,48 @@ from typing import Any
 from hindsight import api
 from hindsight.commands.train import read
 from hindsight.errors import HindsightError
+from hindsight.lab.jobs import State, last_evaluation, training_state
 from hindsight.settings import with_settings
-from hindsight.training.run import config_file, read_config
+from hindsight.training.run import Run, config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
 """What is no setting of a config, but decides where it begins: given to `hindsight train` as an option."""
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One training of a sweep."""
+class GridRun:
+    """One training of a sweep, as a job."""
 
     name: str
     config: api.AnyConfig
     run_dir: Path
     config_path: Path
     log: Path
+    minutes: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        return self.config.steps
+
+    def state(self) -> State:
+        return training_state(Run(self.run_dir, self.config), self.steps)
+
+    def command(self, left: float) -> list[str]:
+        cli = ["-m", "hindsight.cli"]
+        if self.state() == "interrupted":
+            return [*cli, "resume", str(self.run_dir), "--quiet"]
+        if self.run_dir.is_dir():  # killed before its first checkpoint: there is nothing to continue
+            shutil.rmtree(self.run_dir)
+        return [*cli, "train", "--config", str(self.config_path), "--run-dir", str(self.run_dir), "--quiet"]
+
+    def start_line(self, state: State) -> str:
+        return f"{self.name} {'continues' if state == 'interrupted' else 'starts'}"
+
+    def done_line(self) -> str:
+        return f"{self.name} is finished, success {last_evaluation(self.run_dir)[1]}"
 
 
-def plan(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> list[Planned]:
+def grid(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> list[GridRun]:
     """All trainings, in the order in which they start: the first seed of every setting comes before the second."""
     varied = dict(read_varied(text) for text in vary)
     if len(varied) < len(vary):
@@ -49,7 +73,7 @@ def plan(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: 
             raise HindsightError(f"the same settings twice: {_text(twin)} and {_text(combinations[i])}")
     names = _names(combinations)
     return [
-        _planned(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed))
+        _grid_run(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed))
         for seed in seeds
         for name, found in zip(names, configs, strict=True)
     ]
@@ -105,21 +129,21 @@ def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     return names
 
 
-def _planned(directory: Path, name: str, found: api.AnyConfig) -> Planned:
+def _grid_run(directory: Path, name: str, found: api.AnyConfig) -> GridRun:
     run_dir = directory / "runs" / name
     if (run_dir / "config.json").is_file() and read_config(run_dir) != found:
         raise HindsightError(f"{run_dir} was trained with other settings: choose another --dir, or remove it")
-    return Planned(name, found, run_dir, directory / "configs" / f"{name}.json", directory / "logs" / f"{name}.log")
+    return GridRun(name, found, run_dir, directory / "configs" / f"{name}.json", directory / "logs" / f"{name}.log")
 
 
-def write_configs(planned: Sequence[Planned]) -> None:
+def write_configs(runs: Sequence[GridRun]) -> None:
     """The settings of every training, as `hindsight train --config` reads them."""
-    for one in planned:
-        for path in (one.config_path, one.log, one.run_dir):
+    for run in runs:
+        for path in (run.config_path, run.run_dir):
             path.parent.mkdir(parents=True, exist_ok=True)
-        one.config_path.write_bytes(config_file(one.config))
-        if read_config(one.config_path) != one.config:
-            raise HindsightError(f"the settings of {one.name} are not what {one.config_path} gives back")
+        run.config_path.write_bytes(config_file(run.config))
+        if read_config(run.config_path) != run.config:
+            raise HindsightError(f"the settings of {run.name} are not what {run.config_path} gives back")
 
 
 def _text(combination: Sequence[tuple[str, str]]) -> str:

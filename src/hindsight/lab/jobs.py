@@ -1,145 +1,226 @@
-"""Trainings side by side, each in a process of its own, that go on where they were stopped."""
+"""Runs jobs, here or side by side in processes of their own, until all are done or there is no time left.
+
+    pending ──► running ──► done
+                  ├───────► failed         its reason is printed, and the others go on
+                  └───────► interrupted    saved: the same command continues it
+
+What a job has done is in its files, so that every command begins by asking them.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from hindsight.errors import HindsightError
-from hindsight.lab.grid import Planned
+from hindsight.saving.metrics import read_metrics
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 
-State = Literal["new", "stopped", "running", "finished"]
+State = Literal["pending", "running", "done", "failed", "interrupted"]
+Minutes = Callable[[], float]
 POLL = 0.5
 """Seconds between two looks at the processes."""
+OUT_OF_TIME = 75
+"""Exit code of a process that has used up its minutes, and is saved."""
 
 
-def state_of(one: Planned) -> State:
-    """What has become of a training so far."""
-    if not one.run_dir.is_dir():
-        return "new"
-    run = Run(one.run_dir, one.config)
-    if run.is_locked:
-        return "running"
-    try:
-        if run.summary.get("status") == "finished":
-            return "finished"
-    except HindsightError:
-        pass
-    return "stopped" if run.checkpoints.names() else "new"
+class OutOfTime(Exception):
+    """The minutes are used up; the run is saved and can be continued."""
 
 
-class Jobs:
-    """Starts trainings, at most `limit` at a time, until all are done or a signal comes.
+class Job(Protocol):
+    """Something to run that can be interrupted and continued."""
 
-    Children have process groups of their own: Ctrl-C reaches them through us, once, because a second signal would end
-    them before they have saved themselves.
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> Path: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def run_dir(self) -> Path: ...
+    @property
+    def minutes(self) -> float:
+        """What it still takes, about."""
+
+    def state(self) -> State:
+        """As its files say: pending, interrupted, running (in some process), or done."""
+
+    def command(self, left: float) -> list[str]:
+        """Arguments of a Python process that runs it in so many minutes, or saves it and exits with OUT_OF_TIME."""
+
+    def start_line(self, state: State) -> str: ...
+    def done_line(self) -> str: ...
+
+
+J = TypeVar("J", bound=Job)
+
+
+class Runner(Generic[J]):
+    """Starts jobs in their order, at most `limit` at a time.
+
+    `here` runs a job in this process, and is given the minutes left; without it each has a process of its own. Those
+    are in process groups of their own: Ctrl-C reaches them through us, once, because a second signal would end them
+    before they have saved themselves.
     """
 
-    def __init__(self, planned: Sequence[Planned], limit: int, console: Console) -> None:
-        self.waiting = list(planned)
-        self.limit = limit
-        self.console = console
-        self.failed: dict[str, str] = {}
-        self.running: dict[str, tuple[Planned, subprocess.Popen[bytes]]] = {}
-        self._display = _Display(len(planned), console)
+    def __init__(
+        self,
+        jobs: Sequence[J],
+        limit: int = 1,
+        here: Callable[[J, Minutes], None] | None = None,
+        budget: float | None = None,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.jobs, self.limit, self.here = list(jobs), limit, here
+        self.states: dict[str, State] = {job.name: "pending" for job in jobs}
+        self.failures: dict[str, str] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._display = _Display(len(self.jobs), console or Console(), bars=here is None)
+        self._clock, self._end = clock, math.inf if budget is None else clock() + 60 * budget
 
-    def run(self) -> signal.Signals | None:
-        """The signal that stopped it, None if all was done. Failures are told, and do not stop the others."""
-        with StopSignals() as stop, self._display:
-            while (self.waiting or self.running) and stop.received is None:
-                self._collect()
-                self._start()
-                self._display.update([one for one, _ in self.running.values()])
-                if self.waiting or self.running:
-                    time.sleep(POLL)
-            if stop.received is not None:
-                self._stop()
-        return stop.received
+    def minutes_left(self) -> float:
+        return (self._end - self._clock()) / 60
 
-    def _start(self) -> None:
-        for one in list(self.waiting):
-            state = state_of(one)
-            if state == "finished":
-                self.waiting.remove(one)
-                self._display.done(one, "was finished")
-            elif state != "running" and len(self.running) < self.limit:  # another process's is waited for
-                self.waiting.remove(one)
-                self.running[one.name] = (one, _launch(one, state))
-                self._display.begun(one, "continues" if state == "stopped" else "starts")
+    def left_out(self) -> list[J]:
+        """What the budget was too small for."""
+        return [job for job in self.jobs if self.states[job.name] in ("pending", "interrupted")]
 
-    def _collect(self) -> None:
-        for name, (one, process) in list(self.running.items()):
-            code = process.poll()
-            if code is None:
-                continue
-            del self.running[name]
-            if code == 0 and state_of(one) == "finished":
-                self._display.done(one, f"is finished, success {_last(one)[1]}")
-            else:
-                self.failed[name] = _reason(one, code)
-                self._display.done(one, f"FAILED: {self.failed[name]} (log: {one.log})")
+    def run(self) -> None:
+        """Until nothing can be started. SIGINT and SIGTERM stop all jobs, saved, and are raised then."""
+        with StopSignals() if self.here is None else contextlib.nullcontext() as stop, self._display:
+            while self._advance():
+                time.sleep(POLL)
+                if stop is not None and stop.received is not None:
+                    self._stop(stop.received)
 
-    def _stop(self) -> None:
-        self.console.print(f"stopping {len(self.running)} trainings: they save themselves ...", highlight=False)
-        for _, process in self.running.values():
+    def _advance(self) -> bool:
+        """Note what has ended and start what can be; whether there is something to wait for."""
+        for job in self._in("running"):
+            code = self._processes[job.name].poll()
+            if code is not None:
+                del self._processes[job.name]
+                self._ended(job, code, _last_line(job.log) or f"exit code {code}")
+        waiting = False
+        for job in self._in("pending"):
+            if len(self._processes) >= self.limit or "interrupted" in self.states.values():
+                break
+            state = job.state()
+            if state == "done":
+                self.states[job.name] = "done"
+                self._display.end(job, f"{job.name} was finished")
+            elif state == "running":  # in a process that is not ours
+                waiting = True
+            elif job.minutes <= self.minutes_left():
+                self._start(job, state)
+        self._display.update(self._in("running"))
+        return waiting or bool(self._processes)
+
+    def _start(self, job: J, state: State) -> None:
+        self.states[job.name] = "running"
+        self._display.begin(job, job.start_line(state))
+        if self.here is not None:
+            code, reason = 0, ""
+            try:
+                self.here(job, self.minutes_left)
+            except OutOfTime:
+                code = OUT_OF_TIME
+            except HindsightError as error:
+                code, reason = 2, str(error)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"stopped in {job.name}; to go on: the same command again") from None
+            self._ended(job, code, reason)
+            return
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(job.log, "ab") as log:
+            self._processes[job.name] = subprocess.Popen(
+                [sys.executable, *job.command(self.minutes_left())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _ended(self, job: J, code: int, reason: str) -> None:
+        if code == 0:
+            self.states[job.name] = "done"
+            self._display.end(job, job.done_line())
+        elif code == OUT_OF_TIME:
+            self.states[job.name] = "interrupted"
+            self._display.end(job, f"{job.name}: the minutes are used up; the same command goes on with it")
+        else:
+            self.states[job.name] = "failed"
+            self.failures[job.name] = reason
+            where = f" (log: {job.log})" if self.here is None else ""
+            self._display.end(job, f"{job.name} FAILED: {reason}{where}")
+
+    def _stop(self, received: signal.Signals) -> None:
+        self._display.print(f"stopping {len(self._processes)} trainings: they save themselves ...")
+        for process in self._processes.values():
             process.send_signal(signal.SIGINT)
-        for _, process in self.running.values():
+        for name, process in self._processes.items():
             process.wait()
+            self.states[name] = "interrupted"
+        message = "stopped; to go on, give the same command again"
+        if received == signal.SIGINT:
+            raise KeyboardInterrupt(message)
+        print(f"hindsight: {message}", file=sys.stderr)
+        raise SystemExit(143)
+
+    def _in(self, state: State) -> list[J]:
+        return [job for job in self.jobs if self.states[job.name] == state]
 
 
-def _launch(one: Planned, state: State) -> subprocess.Popen[bytes]:
-    if state == "stopped":
-        what = ["resume", str(one.run_dir), "--quiet"]
-    else:
-        if one.run_dir.is_dir():  # killed before its first checkpoint: there is nothing in it to go on from
-            shutil.rmtree(one.run_dir)
-        what = ["train", "--config", str(one.config_path), "--run-dir", str(one.run_dir), "--quiet"]
-    with open(one.log, "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "hindsight.cli", *what],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+def training_state(run: Run, end: int) -> State:
+    """What has become of a training that is to reach step `end`, as its run directory says."""
+    if not run.path.is_dir():
+        return "pending"
+    if run.is_locked:
+        return "running"
+    with contextlib.suppress(HindsightError):
+        if run.summary.get("status") != "failed" and run.summary.get("steps", 0) >= end:
+            return "done"
+    return "interrupted" if run.checkpoints.names() else "pending"
 
 
-def _reason(one: Planned, code: int) -> str:
-    """The last line that a training wrote."""
-    lines = one.log.read_text(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("hindsight: ") if lines else f"exit code {code}"
+def default_limit() -> int:
+    """One job per two cores that this process may use, at least one: a training uses two threads."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // 2)
 
 
-def _last(one: Planned) -> tuple[int, str]:
+def last_evaluation(run_dir: Path) -> tuple[int, str]:
     """Where a training stands: step, and success of the last evaluation."""
     try:
-        with open(one.run_dir / "metrics.jsonl", "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 200_000))
-            lines = file.read().split(b"\n")[:-1]
-        rows = [json.loads(line) for line in lines if line.startswith(b"{")]
-    except (OSError, ValueError):
+        rows = read_metrics(run_dir, tail=200_000)
+    except (OSError, HindsightError):
         return 0, "-"
     success = [row["eval/success_rate"] for row in rows if "eval/success_rate" in row]
     return int(rows[-1]["step"]) if rows else 0, f"{success[-1]:.2f}" if success else "-"
 
 
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("hindsight: ") if lines else ""
+
+
 class _Display:
     """On a terminal a bar per training and one for all, elsewhere a line whenever one begins or ends."""
 
-    def __init__(self, total: int, console: Console) -> None:
+    def __init__(self, total: int, console: Console, bars: bool) -> None:
         self.console = console
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -148,7 +229,7 @@ class _Display:
             TextColumn("{task.fields[success]}", markup=False),
             TimeElapsedColumn(),
             console=console,
-            disable=not console.is_terminal,
+            disable=not (bars and console.is_terminal),
         )
         self._all = self._bar.add_task("trainings", total=total, success="")
         self._tasks: dict[str, TaskID] = {}
@@ -159,19 +240,22 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def begun(self, one: Planned, text: str) -> None:
-        self._tasks[one.name] = self._bar.add_task(one.name, total=one.config.steps, success="")
-        self.console.print(f"{one.name} {text}", markup=False, highlight=False, soft_wrap=True)
+    def print(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def done(self, one: Planned, text: str) -> None:
-        if one.name in self._tasks:
-            self._bar.remove_task(self._tasks.pop(one.name))
+    def begin(self, job: Job, text: str) -> None:
+        self._tasks[job.name] = self._bar.add_task(job.name, total=job.steps, success="")
+        self.print(text)
+
+    def end(self, job: Job, text: str) -> None:
+        if job.name in self._tasks:
+            self._bar.remove_task(self._tasks.pop(job.name))
         self._bar.advance(self._all)
-        self.console.print(f"{one.name} {text}", markup=False, highlight=False, soft_wrap=True)
+        self.print(text)
 
-    def update(self, running: Sequence[Planned]) -> None:
-        if self.console.is_terminal:
-            for one in running:
-                step, success = _last(one)
-                steps = min(step, one.config.steps)
-                self._bar.update(self._tasks[one.name], completed=steps, success=f"steps, success {success}")
+    def update(self, running: Sequence[Job]) -> None:
+        if not self._bar.disable:
+            for job in running:
+                step, success = last_evaluation(job.run_dir)
+                completed = min(step, job.steps)
+                self._bar.update(self._tasks[job.name], completed=completed, success=f"steps, success {success}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import OnPolicyConfig
 from hindsight.saving.files import is_sealed, read_json
+from hindsight.saving.metrics import METRICS, read_metrics
 from hindsight.settings import flatten
-from hindsight.training.run import METRICS, SUMMARY, Run
+from hindsight.training.run import SUMMARY, Run
 from hindsight.types import Array
 
 SUCCESS = "eval/success_rate"
@@ -117,7 +117,8 @@ def load_run(path: Path) -> LoadedRun:
         raise HindsightError("is no run directory: it has no config.json")
     run = Run.open(path)
     locked = run.is_locked
-    rows = _rows(path / METRICS) if (path / METRICS).exists() or not locked else []
+    just_begun = locked and not (path / METRICS).exists()
+    rows = [] if just_begun else read_metrics(path)
     summary = _summary(path / SUMMARY)
     # A run that goes on still has the summary of the time it was stopped: the lock counts more.
     state = "running" if locked else str(summary.get("status", "stopped"))
@@ -125,24 +126,6 @@ def load_run(path: Path) -> LoadedRun:
     if found.final is None and state != "running":
         raise HindsightError(f"has no evaluation, and is {state}")
     return found
-
-
-def _rows(path: Path) -> list[dict[str, float]]:
-    """The rows of metrics.jsonl. A last line that is cut is being written, or was when the process was killed."""
-    if not path.is_file():
-        raise HindsightError(f"has no {METRICS}")
-    *whole, _ = path.read_bytes().split(b"\n")
-    rows = []
-    for number, line in enumerate(whole, 1):
-        try:
-            row = json.loads(line)
-            numbers = all(isinstance(value, int | float) for value in row.values())
-        except (ValueError, AttributeError, RecursionError):
-            numbers = False
-        if not numbers or not {"cycle", "step", "time/total"} <= row.keys():
-            raise HindsightError(f"{METRICS} is broken: line {number} is not a row of metrics")
-        rows.append(row)
-    return rows
 
 
 def _summary(path: Path) -> dict[str, Any]:

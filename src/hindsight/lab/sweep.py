@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from hindsight.errors import HindsightError
-from hindsight.lab.grid import plan, write_configs
-from hindsight.lab.jobs import Jobs
+from hindsight.lab.grid import grid, write_configs
+from hindsight.lab.jobs import Runner, default_limit
 from hindsight.lab.report import write_page
 from hindsight.options import env_argument, needs_report, parse
 
@@ -61,30 +58,18 @@ def sweep(arguments: Sequence[str]) -> int:
     directory = options.dir or Path("sweeps") / re.sub(r"[^\w.-]+", "-", env)
     with needs_report():
         import hindsight.lab.statistics  # noqa: F401  (better to know now than at the end)
-    planned = plan(directory, rest, options.vary, options.seeds)
+    runs = grid(directory, rest, options.vary, options.seeds)
     try:
-        write_configs(planned)
+        write_configs(runs)
     except OSError as error:
         raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
-    jobs = Jobs(planned, options.jobs or default_jobs(), Console())
-    received = jobs.run()
-    if received is not None:
-        message = "stopped; to go on, give the same command again"
-        if received == signal.SIGINT:
-            raise KeyboardInterrupt(message)
-        print(f"hindsight: {message}", file=sys.stderr)
-        return 143
-    skipped, _ = write_page([one.run_dir for one in planned], directory / "report.html", video=options.video)
+    runner = Runner(runs, options.jobs or default_limit())
+    runner.run()
+    skipped, _ = write_page([run.run_dir for run in runs], directory / "report.html", video=options.video)
     print(f"page: {directory / 'report.html'}")
-    for name, reason in jobs.failed.items():
+    for name, reason in runner.failures.items():
         print(f"hindsight: {name} failed: {reason}", file=sys.stderr)
-    return 1 if jobs.failed or skipped else 0
-
-
-def default_jobs() -> int:
-    """One per two cores that this process may use, at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // 2)
+    return 1 if runner.failures or skipped else 0
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

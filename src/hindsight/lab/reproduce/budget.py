@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from hindsight import api
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.reproduce import rows
-from hindsight.lab.reproduce.configs import config_of, differences, last_step, spec_of
+from hindsight.lab.reproduce.configs import config_of, last_step, spec_of
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
+from hindsight.lab.reproduce.seed_run import SeedRun
 from hindsight.training.run import Run
 
 # Seconds, on two cores (docs/performance.md); good enough to plan an evening.
@@ -22,23 +22,6 @@ _PRIORITISED = 1.3  # times as much
 _PER_ROBOT_STEP = 1 / 2800
 _PER_JAX_STEP = 6e-4  # of a policy gradient in bit flip and rooms, playing and learning
 _START = 10.0  # compiling
-
-
-@dataclass(frozen=True)
-class Job:
-    """One seed of an entry, in its own run directory."""
-
-    entry: Entry
-    seed: int
-    path: Path
-    order: tuple[float, ...]
-    state: Literal["new", "begun", "trained", "done"]
-    minutes: float
-    """What is left to run."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.entry.home} {self.entry.slug}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -52,14 +35,16 @@ class Request:
     trial_steps: int | None = None
     missing: bool = False
     """Only what has no measured row."""
+    shared_machine: bool = False
+    quiet: bool = True
 
 
-def jobs(folder: Folder, request: Request) -> list[Job]:
+def seed_runs(folder: Folder, request: Request) -> list[SeedRun]:
     """All runs of the experiments, each once, those that say most first.
 
     That is: first seeds before second ones, then main rows before others, then short runs before long ones.
     """
-    found: dict[tuple[str, str, int], Job] = {}
+    found: dict[tuple[str, str, int], SeedRun] = {}
     slugs = {entry.slug for name in request.names for entry in folder.entries(name)}
     for slug in request.only:
         if slug not in slugs:
@@ -73,11 +58,11 @@ def jobs(folder: Folder, request: Request) -> list[Job]:
                 measured = rows.results_path(folder.results, entry, seed).is_file()
                 if key in found or (request.missing and measured):
                     continue
-                path = run_path(request, entry, seed)
-                state = _state(entry, seed, path, request.trial_steps)
-                minutes = _left(folder, entry, seed, path, state, request)
+                how = (request.trial_steps, request.shared_machine, request.quiet)
+                job = SeedRun(entry, seed, run_path(request, entry, seed), *how)
+                minutes = _left(folder, job)
                 order = (turn, not entry.main, minutes, list(request.names).index(name), place)
-                found[key] = Job(entry, seed, path, order, state, minutes)
+                found[key] = replace(job, minutes=minutes, order=order)
     return sorted(found.values(), key=lambda job: job.order)
 
 
@@ -89,33 +74,10 @@ def run_path(request: Request, entry: Entry, seed: int) -> Path:
     return base / f"{entry.slug}-seed{seed}"
 
 
-def _state(entry: Entry, seed: int, path: Path, trial_steps: int | None) -> Literal["new", "begun", "trained", "done"]:
-    if (path / "row.json").is_file():
-        row = rows.read(path / "row.json")
-        if (row["experiment"], row["slug"], row["seed"]) != (entry.home, entry.slug, seed):
-            raise HindsightError(f"{path} holds another run: choose another --runs-dir")
-        if isinstance(entry, Measurement):
-            return "done"
-    if isinstance(entry, Measurement) or not path.exists():
-        return "new"
-    run, wanted = Run.open(path), config_of(entry, seed, trial_steps)
-    other = differences(run.config, wanted)
-    if other:
-        raise HindsightError(
-            f"{path} holds a run of other settings ({other[0]}): remove it or choose another --runs-dir"
-        )
-    if (path / "row.json").is_file():
-        return "done"
-    end = min(wanted.steps, entry.stop_at or wanted.steps)
-    if last_step(run) < end:
-        return "begun"
-    return "done" if trial_steps is not None else "trained"
-
-
-def choose(pending: Sequence[Job], budget: float | None) -> tuple[list[Job], list[Job]]:
+def choose(pending: Sequence[SeedRun], budget: float | None) -> tuple[list[SeedRun], list[SeedRun]]:
     """The jobs that fit into so many minutes, taken in order, and those left out."""
-    taken: list[Job] = []
-    left: list[Job] = []
+    taken: list[SeedRun] = []
+    left: list[SeedRun] = []
     remaining = float("inf") if budget is None else budget
     for job in pending:
         if job.minutes <= remaining:
@@ -159,15 +121,16 @@ def estimated_minutes(config: api.AnyConfig, entry: Training) -> float:
     return (seconds + (max(learning, collecting) if config.overlap else learning + collecting)) / 60
 
 
-def _left(folder: Folder, entry: Entry, seed: int, path: Path, state: str, request: Request) -> float:
+def _left(folder: Folder, job: SeedRun) -> float:
+    """Minutes that a job still takes."""
+    state, entry = job.state(), job.entry
     if state == "done":
         return 0.0
-    if state == "trained":
+    if job.trained() == "done":
         return 0.3  # the evaluation
-    if request.trial_steps is not None:
+    if job.trial_steps is not None:
         return 0.5
-    whole, _ = cost(folder, entry, seed)
-    if state == "new" or isinstance(entry, Measurement):
+    whole, _ = cost(folder, entry, job.seed)
+    if state == "pending" or isinstance(entry, Measurement):
         return whole
-    run = Run.open(path)
-    return whole * max(1 - last_step(run) / min(run.config.steps, entry.stop_at or run.config.steps), 0.0)
+    return whole * max(1 - last_step(Run.open(job.run_dir)) / job.steps, 0.0)

@@ -10,12 +10,13 @@ from typing import Annotated
 import tyro
 
 from hindsight.errors import HindsightError
+from hindsight.lab.jobs import Runner
 from hindsight.lab.reproduce import rows
-from hindsight.lab.reproduce.budget import Job, Request, choose, cost, jobs, run_path
+from hindsight.lab.reproduce.budget import Request, choose, cost, run_path, seed_runs
 from hindsight.lab.reproduce.experiment import Entry
 from hindsight.lab.reproduce.folder import Folder, find
-from hindsight.lab.reproduce.import_run import adopt
-from hindsight.lab.reproduce.running import run_all
+from hindsight.lab.reproduce.import_run import import_run
+from hindsight.lab.reproduce.seed_run import SeedRun, run_here
 from hindsight.options import needs_report, parse
 
 
@@ -45,8 +46,10 @@ class Reproduce:
     """Draw the figure from the measured rows into docs/figures, without training."""
     tables: bool = False
     """Make the tables in README and docs anew from the measured rows."""
-    adopt: tuple[Path, ...] = ()
-    """Take run directories of the experiment's settings into the measured rows."""
+    import_runs: tuple[Path, ...] = ()
+    """Add run directories of the experiment's settings to the measured rows."""
+    jobs: int = 1
+    """Runs at a time. More than one share the machine: their minutes are not to be trusted, and their rows say so."""
     shared_machine: bool = False
     """Other programs ran meanwhile: minutes are not to be trusted."""
     quiet: bool = False
@@ -66,8 +69,8 @@ def reproduce(arguments: Sequence[str]) -> int:
         return _tables(folder)
     if not names:
         raise HindsightError("which experiment? `hindsight reproduce --list` shows them; `all` runs all of them")
-    if options.adopt:
-        return _adopt(folder, names, options)
+    if options.import_runs:
+        return _import_runs(folder, names, options)
     if options.draw:
         for name in names:
             target = folder.root / "docs" / "figures" / f"{name}.png"
@@ -85,34 +88,43 @@ def _run(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
         raise HindsightError(f"--seeds must be 0 or more, got {min(options.seeds)}")
     if options.runs_dir is not None and len(names) > 1:
         raise HindsightError("--runs-dir is for one experiment: the names of runs of several may be the same")
-    request = Request(names, options.seeds, options.only, options.runs_dir, options.steps, options.missing)
-    every = jobs(folder, request)
-    pending = [job for job in every if job.state != "done"]
+    if options.jobs < 1:
+        raise HindsightError(f"--jobs must be 1 or more, got {options.jobs}")
+    request = Request(
+        names,
+        options.seeds,
+        options.only,
+        options.runs_dir,
+        options.steps,
+        options.missing,
+        options.shared_machine or options.jobs > 1,
+        options.quiet,
+    )
+    every = seed_runs(folder, request)
+    pending = [job for job in every if job.state() != "done"]
     chosen, left = choose(pending, options.budget)
     runs = "1 run" if len(every) == 1 else f"{len(every)} runs"
-    print(f"{runs}: {len(every) - len(pending)} finished, {_sum(chosen)} to run, {_sum(left)} left out")
+    finished = len(every) - len(pending)
+    print(f"{runs}: {finished} finished, {_sum(chosen)} to run, {_sum(left)} left out", flush=True)
     if options.plan:
         for job in chosen:
             print(f"  {job.minutes:6.1f} min  {job.name}")
-        _say_left(left)
+        _print_left_out(left)
         return 0
-    left = run_all(pending, options.budget, options.steps, options.shared_machine, options.quiet, _say)
-    _say_left(left)
+    runner = Runner(pending, options.jobs, run_here if options.jobs == 1 else None, options.budget)
+    runner.run()
+    _print_left_out(runner.left_out())
     if options.steps is None:
         for name in names:
             _show(folder, name, request)
-    return 0
+    return 1 if runner.failures else 0
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
-def _sum(some: Sequence[Job]) -> str:
+def _sum(some: Sequence[SeedRun]) -> str:
     return f"{len(some)} (about {sum(job.minutes for job in some):.3g} minutes)" if some else "none"
 
 
-def _say_left(left: Sequence[Job]) -> None:
+def _print_left_out(left: Sequence[SeedRun]) -> None:
     if left:
         print("left out, too long for the budget:")
         for job in left:
@@ -155,11 +167,11 @@ def _tables(folder: Folder) -> int:
     return 0
 
 
-def _adopt(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
+def _import_runs(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
     if len(names) != 1:
-        raise HindsightError("name one experiment to adopt runs into")
-    for path in options.adopt:
-        print(f"row: {adopt(folder, names[0], path, options.shared_machine)}", flush=True)
+        raise HindsightError("name one experiment to import runs into")
+    for path in options.import_runs:
+        print(f"row: {import_run(folder, names[0], path, options.shared_machine)}", flush=True)
     return 0
 
 

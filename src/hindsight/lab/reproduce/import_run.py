@@ -12,11 +12,11 @@ from hindsight.lab.reproduce.folder import Folder
 from hindsight.training.run import Run
 
 
-def adopt(folder: Folder, name: str, path: Path, shared_machine: bool) -> Path:
+def import_run(folder: Folder, name: str, path: Path, shared_machine: bool) -> Path:
     """Evaluate the policy of a run, write its row to the results, and return where it is."""
     own = [entry for entry in folder.entries(name) if entry.home == name]
     if not (path / "config.json").is_file() and (path / "row.json").is_file():
-        return _adopt_measurement(folder, name, path, shared_machine)
+        return _import_measurement(folder, name, path, shared_machine)
     run = Run.open(path)
     nearest: list[str] = []
     for entry in own:
@@ -24,13 +24,13 @@ def adopt(folder: Folder, name: str, path: Path, shared_machine: bool) -> Path:
             continue
         other = differences(run.config, config_of(entry, run.config.seed))
         if not other:
-            return _adopt_training(folder, entry, run, shared_machine)
+            return _import_training(folder, entry, run, shared_machine)
         nearest = other if not nearest or len(other) < len(nearest) else nearest
     why = f"the nearest has other settings ({'; '.join(nearest[:3])})" if nearest else f"none trains {run.config.env}"
     raise HindsightError(f"{path} is no run of {name}: {why}")
 
 
-def _adopt_training(folder: Folder, entry: Training, run: Run, shared_machine: bool) -> Path:
+def _import_training(folder: Folder, entry: Training, run: Run, shared_machine: bool) -> Path:
     seed = run.config.seed
     if seed not in entry.seeds:
         raise HindsightError(f"{run.path} has seed {seed}: {entry.slug} has {', '.join(map(str, entry.seeds))}")
@@ -44,7 +44,7 @@ def _adopt_training(folder: Folder, entry: Training, run: Run, shared_machine: b
     return target
 
 
-def _adopt_measurement(folder: Folder, name: str, path: Path, shared_machine: bool) -> Path:
+def _import_measurement(folder: Folder, name: str, path: Path, shared_machine: bool) -> Path:
     row = rows.read(path / "row.json")
     own = {entry.slug: entry for entry in folder.entries(name) if isinstance(entry, Measurement)}
     if row["experiment"] != name or row["slug"] not in own:
