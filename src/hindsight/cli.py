@@ -39,10 +39,11 @@ def _finish(run: Run, quiet: bool) -> int:
     env = run.config.env
     with contextlib.suppress(ImportError):  # a picture for those who have the report extra
         from hindsight.lab.groups import group
-        from hindsight.lab.plots import draw
+        from hindsight.lab.plots import learning_curves
         from hindsight.lab.runs import load_run
 
-        draw(group([load_run(run.path)]), run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
+        groups, title = group([load_run(run.path)]), f"{env}, seed {run.config.seed}"
+        learning_curves(groups, run.path / "learning_curve.png", title)
     if not quiet:
         print(
             f"run: {run.path}   success rate {run.summary['success_rate']:.2f}   {run.summary['minutes']:.1f} minutes"
@@ -186,10 +187,11 @@ def plot(arguments: Sequence[str]) -> int:
         raise HindsightError("which runs? For example: hindsight plot runs/*")
     with needs_report():
         from hindsight.lab.groups import group
-        from hindsight.lab.plots import draw
+        from hindsight.lab.plots import learning_curves
         from hindsight.lab.runs import load_run
     groups = group([load_run(path) for path in options.runs], options.labels)
-    draw(groups, options.output, options.title or ", ".join(dict.fromkeys(g.task for g in groups)), options.against)
+    title = options.title or ", ".join(dict.fromkeys(g.task for g in groups))
+    learning_curves(groups, options.output, title, options.against)
     print(f"figure: {options.output}")
     return 0
 

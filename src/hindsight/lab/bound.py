@@ -1,4 +1,4 @@
-"""The last equation of the paper's Appendix D, exactly, where states and goals can be enumerated.
+"""The last equation of the paper's Appendix D, exactly, where states and goals can be enumerated; during a training.
 
 TRPO with hindsight replaces the gain of a new policy pi over the old one pi',
 
@@ -14,13 +14,26 @@ pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.jax_envs import in_jax
+from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
+from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.exact import Tables, enumerated
+from hindsight.networks import Params, forward
+from hindsight.training.in_jax import train_in_jax
+from hindsight.training.policy import Policy
 from hindsight.types import Array, Floats64
+
+SMALL_STEP = 0.01
+"""The share of an update at which the order of the error shows: halve the step, and a second-order error quarters."""
 
 
 class Gap(NamedTuple):
@@ -36,7 +49,7 @@ class Gap(NamedTuple):
         return self.surrogate - self.gain
 
 
-def tables(env: Any, horizon: int) -> Tables:
+def deterministic_tables(env: Any, horizon: int) -> Tables:
     """Enumerate a bit flip or rooms env in which an action leads to one state."""
     world = enumerated(env, horizon)
     if world.slip > 0:
@@ -86,3 +99,43 @@ def _move(world: Tables, chance: Array, policy: Array) -> Array:
     for action in range(world.after.shape[1]):
         matrix[:, rows, world.after[:, action]] += policy[:, :, action]  # an action leads to one state
     return chance @ matrix
+
+
+def measure(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Iterator[dict[str, float]]:
+    """Train, and after every batch compare the policy with the one before: exact gain, surrogates, and their gaps."""
+    env = make_env()
+    world, twin = deterministic_tables(env.unwrapped, spec.horizon), in_jax(env)
+    if twin is None:
+        raise HindsightError(f"{spec.id} is not written in JAX")
+    before: Policy | None = None
+    for progress in train_in_jax(replace(config, eval_every=1), spec, twin):
+        if before is not None:
+            old, new = (policy_table(world, p, p.parameters) for p in (before, progress.policy))
+            whole = compare(world, old, new)
+            nearby = policy_table(world, before, _between(before.parameters, progress.policy.parameters, SMALL_STEP))
+            small = compare(world, old, nearby)
+            yield {"batch": progress.cycle, "score": progress.metrics["eval/score"]} | {
+                f"{name}{suffix}": value
+                for suffix, found in (("", whole), ("_small", small))
+                for name, value in _values(found).items()
+            }
+        before = progress.policy
+
+
+def policy_table(world: Tables, policy: Policy, parameters: Params) -> Array:
+    """Action probabilities [G, S, A] of a categorical policy in every state under every goal."""
+    model: Any = getattr(policy.agent, "model")  # noqa: B009  (only policy-gradient learners have one)
+    inputs = model.inputs(policy.scale, *world.pairs())
+    logits = forward(parameters["network"], inputs, tanh=True).astype(np.float64)
+    chance = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    table: Array = chance / chance.sum(axis=-1, keepdims=True)
+    return table
+
+
+def _between(old: Params, new: Params, share: float) -> Params:
+    return jax.tree.map(lambda a, b: a + share * (b - a), old, new)
+
+
+def _values(found: Gap) -> dict[str, float]:
+    corrected_gap = found.corrected - found.gain
+    return found._asdict() | {"gap": found.gap, "corrected_gap": corrected_gap}

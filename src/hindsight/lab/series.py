@@ -15,6 +15,7 @@ from hindsight.types import Array
 POINTS = 40
 """Points of a line at most: more cannot be told apart on a phone, and make the page heavy."""
 Against = Literal["steps", "minutes"]
+AXES: dict[Against, str] = {"steps": "env steps", "minutes": "minutes of training"}
 
 
 @dataclass(frozen=True)

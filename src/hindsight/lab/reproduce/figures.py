@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib import pyplot as plt
 
 from hindsight.errors import HindsightError
-from hindsight.lab import bound_training as bound
+from hindsight.lab import plots
 from hindsight.lab.reproduce.experiment import Entry, Experiment, Training
+from hindsight.lab.series import Line
+from hindsight.types import Array
 
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # safe for the colour-blind
-STYLES = ("-", "--", "-.", ":")
 _LABELS = {"success": "success rate", "score": "score", "ratio": "alternate goals per actual one"}
 Rows = Mapping[int, dict[str, Any]]
 
@@ -31,7 +27,7 @@ def draw(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     values = next(iter(measured[0][1].values())).get("values", {})
     if experiment.figure == "bound":
-        bound.draw(values, path)
+        _bound(values, path)
         return
     if experiment.figure == "speed":
         _speed(values, path)
@@ -57,23 +53,16 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
     figure, grid = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
     for axis, (title, lines) in zip(grid.flat, panels.items(), strict=False):
         for label, rows in lines:
-            i = labels.index(label)
-            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[i % len(STYLES)]}
-            _line(axis, [_points(row, experiment.figure) for row in rows.values()], f"{label} ({len(rows)})", style)
+            curves = [points for row in rows.values() if (points := _points(row, experiment.figure))]
+            line = _line(curves, f"{label} ({len(rows)})", labels.index(label))
+            plots.draw_line(axis, line, lw=1.3, marker="." if len(line.x) < 40 else "")
         axis.set_title(title, fontsize=9)
-        axis.set_xlabel("env steps")
-        axis.set_ylabel(_LABELS[experiment.figure])
-        if experiment.figure == "success":
-            axis.set_ylim(-0.02, 1.02)
-        axis.set_xlim(left=0)
-        axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter(sep=""))
-        axis.grid(alpha=0.3)
+        plots.name_axes(axis, "env steps", _LABELS[experiment.figure])
         axis.legend(frameon=False, fontsize=7)
     for axis in list(grid.flat)[len(panels) :]:
         axis.remove()
     figure.suptitle(f"{experiment.title} (in brackets: seeds)", fontsize=10)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+    plots.save(figure, path)
 
 
 def _points(row: Mapping[str, Any], figure: str) -> list[tuple[float, float]]:
@@ -84,16 +73,39 @@ def _points(row: Mapping[str, Any], figure: str) -> list[tuple[float, float]]:
     return [(p[0], p[2]) for p in row["curve"]]
 
 
-def _line(axis: Axes, curves: Sequence[Sequence[tuple[float, float]]], label: str, style: dict[str, Any]) -> None:
-    """Seeds are read at the steps of the one that ended first, because episodes differ in length."""
-    curves = [c for c in curves if c]
+def _line(curves: Sequence[Sequence[tuple[float, float]]], label: str, style: int) -> Line:
+    """Mean and range of seeds, read at the steps of the one that ended first, because episodes differ in length."""
     shortest = min(curves, key=lambda c: c[-1][0])
     steps = np.array([p[0] for p in shortest])
     values = np.array([np.interp(steps, [p[0] for p in c], [p[1] for p in c]) for c in curves])
-    marker = "." if len(steps) < 40 else ""
-    axis.plot(steps, values.mean(axis=0), label=label, marker=marker, lw=1.3, **style)
-    if len(curves) > 1:
-        axis.fill_between(steps, values.min(axis=0), values.max(axis=0), alpha=0.15, color=style["color"], lw=0)
+    return Line(label, steps, values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(curves), style)
+
+
+def _bound(values: Mapping[str, list[dict[str, float]]], path: Path) -> None:
+    """For each env: gain and surrogates per update, and the gaps relative to the gain, for whole and small steps."""
+    figure, axes = plt.subplots(2, len(values), figsize=(5.5 * len(values), 6.5), layout="constrained", squeeze=False)
+    for column, (name, rows) in enumerate(values.items()):
+        found = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        upper, lower = axes[:, column]
+
+        def draw(axis: Any, label: str, y: Array, colour: int, dashes: str = "-", x: Array = found["batch"]) -> None:
+            plots.draw_line(axis, Line(label, x, y, y, y, 1, colour), linestyle=dashes, marker="", lw=1)
+
+        draw(upper, "gain of the new policy", found["gain"], plots.BLACK)
+        draw(upper, "surrogate of App. D: states of another goal", found["surrogate"], plots.ORANGE)
+        draw(upper, "surrogate with the states of the goal itself", found["corrected"], plots.BLUE)
+        for suffix, dashes, step in (("", "-", "whole update"), ("_small", "--", "a hundredth of it")):
+            scale = np.maximum(np.abs(found[f"gain{suffix}"]), 1e-12)
+            for key, colour in (("gap", plots.ORANGE), ("corrected_gap", plots.BLUE)):
+                ratio = np.abs(found[f"{key}{suffix}"]) / scale
+                draw(lower, f"{key.replace('_', ' ')}, {step}", ratio, colour, dashes)
+        lower.set_yscale("log")
+        upper.set_title(name)
+        plots.name_axes(upper, "", "per episode")
+        plots.name_axes(lower, "batch", "|gap| / |gain|")
+        for axis in (upper, lower):
+            axis.legend(frameon=False, fontsize=8)
+    plots.save(figure, path, dpi=120)
 
 
 def _speed(values: Mapping[str, Any], path: Path) -> None:
@@ -103,10 +115,9 @@ def _speed(values: Mapping[str, Any], path: Path) -> None:
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     sample = np.array([row["sample"] for row in found.values()])
     update = np.array([row.get("update", 0.0) for row in found.values()])
-    axis.barh(list(found), sample, color=COLOURS[0], label="sample a batch of 256")
-    axis.barh(list(found), update, left=sample, color=COLOURS[1], label="update its priorities")
+    axis.barh(list(found), sample, color=plots.COLOURS[0], label="sample a batch of 256")
+    axis.barh(list(found), update, left=sample, color=plots.COLOURS[1], label="update its priorities")
     axis.invert_yaxis()
     axis.set_xlabel(f"microseconds, {values['entries']:,} transitions stored")
     axis.legend(frameon=False)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+    plots.save(figure, path)

@@ -33,7 +33,7 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
 
 def bound(method: str, bits: int, steps: int, seed: int, envs: int = 2) -> dict[str, list[dict[str, float]]]:
     """Gain, surrogates and gaps after every update, in bit flip and in the empty room (or in the first of them)."""
-    from hindsight.lab.bound_training import measure as measure_bound
+    from hindsight.lab.bound import measure as measure_bound
 
     rows = {}
     for env, kwargs in (("hindsight/BitFlip-v0", {"bits": bits}), ("hindsight/EmptyRoom-v0", {}))[:envs]:
