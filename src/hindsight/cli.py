@@ -302,7 +302,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "reproduce": (reproduce, "the paper's tables and figures, and ours"),
     "envs": (envs, "list the goal envs"),
     "doctor": (doctor, "check the installation or an env"),
-    "demo": (demo, "train, evaluate and film a Fetch arm"),
+    "demo": (demo, "train and evaluate a Fetch arm, with a video"),
 }
 
 

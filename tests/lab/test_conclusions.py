@@ -12,7 +12,7 @@ from hindsight.errors import HindsightError
 from hindsight.lab import series
 from hindsight.lab.conclusions import chance, conclude, episode_noise, notes
 from hindsight.lab.groups import Group, differing, group, setting_labels
-from hindsight.lab.page import svg
+from hindsight.lab.page.figure import ticks
 from hindsight.lab.runs import LoadedRun
 from hindsight.schedules import Schedule
 from hindsight.training.run import Run
@@ -141,4 +141,4 @@ def test_long_lines_are_thinned_and_keep_their_end() -> None:
     ],
 )
 def test_ticks_are_round(bottom: float, top: float, expected: list[float]) -> None:
-    assert svg.ticks(bottom, top, 5) == pytest.approx(expected)
+    assert ticks(bottom, top, 5) == pytest.approx(expected)

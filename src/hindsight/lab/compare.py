@@ -50,20 +50,20 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def grouped(
-    paths: Sequence[Path], labels: Sequence[str], command: str, told: set[Skipped] | None = None
+    paths: Sequence[Path], labels: Sequence[str], command: str, reported: set[Skipped] | None = None
 ) -> tuple[list[Group], list[Skipped]]:
-    """The groups of runs, and the directories that cannot be used: named on stderr, unless they are in `told`."""
+    """The groups of runs, and the directories that cannot be used: named on stderr, unless they are in `reported`."""
     with needs_report():
         from hindsight.lab.groups import group
         from hindsight.lab.runs import load
     if not paths:
         raise HindsightError(f"which runs? For example: hindsight {command} runs/*")
     runs, skipped = load(paths)
-    told = set() if told is None else told
+    reported = set() if reported is None else reported
     for item in skipped:
-        if item not in told:
+        if item not in reported:
             print(f"hindsight: skipped {item.path}: {item.reason}", file=sys.stderr)
-        told.add(item)
+        reported.add(item)
     if not runs:
         raise HindsightError(f"no run to {command}: none of the {len(paths)} given can be used")
     return group(runs, labels), skipped

@@ -12,7 +12,7 @@ import tyro
 
 from hindsight.errors import HindsightError
 from hindsight.lab.compare import grouped
-from hindsight.options import parse
+from hindsight.options import needs_report, parse
 from hindsight.saving.files import write_aside
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Report:
     """A name per group, in the order of the runs; by default what their directories or settings are called."""
     title: str = ""
     video: bool = True
-    """Film the best policy of every env."""
+    """Show a video of the best policy of every env."""
     watch: Annotated[float | None, tyro.conf.arg(metavar="[SECONDS]")] = None
     """Write the page again every so many seconds (10) until no run is running; the browser follows. The video comes
     with the last one."""
@@ -50,8 +50,8 @@ def report(arguments: Sequence[str]) -> int:
         raise HindsightError(f"cannot write {options.output}: there is no directory {options.output.parent}")
     if options.watch is not None and not 1 <= options.watch < 1e6:
         raise HindsightError(f"--watch must be 1 second or more, got {options.watch:g}")
-    told: set[Skipped] = set()
-    how = (options.labels, options.title, options.video, options.watch, told)
+    reported: set[Skipped] = set()
+    how = (options.labels, options.title, options.video, options.watch, reported)
     while True:
         skipped, running = write_page(options.runs, options.output, *how)
         if options.watch is None or not running:
@@ -68,16 +68,17 @@ def write_page(
     title: str = "",
     video: bool = True,
     watch: float | None = None,
-    told: set[Skipped] | None = None,
+    reported: set[Skipped] | None = None,
 ) -> tuple[int, int]:
     """Write the page; how many directories were skipped, and how many runs are still running."""
-    groups, skipped = grouped(paths, labels, "report", told)
-    from hindsight.lab.page.render import page
-    from hindsight.lab.page.videos import films
+    groups, skipped = grouped(paths, labels, "report", reported)
+    with needs_report():
+        from hindsight.lab.page.render import page
+        from hindsight.lab.video import best_policies
 
     running = sum(run.state == "running" for g in groups for run in g.runs)
-    wanted = video and not (watch and running)  # filming takes time from the training
-    html = page(groups, skipped, films(groups) if wanted else None, watch, title)
+    wanted = video and not (watch and running)  # a video takes time from the training
+    html = page(groups, skipped, best_policies(groups) if wanted else None, watch, title)
     try:
         write_aside(output, html.encode())
     except OSError as error:

@@ -12,8 +12,6 @@ from typing import Annotated
 import tyro
 
 from hindsight.errors import HindsightError
-from hindsight.lab.grid import grid, write_configs
-from hindsight.lab.jobs import Runner, default_limit
 from hindsight.lab.report import write_page
 from hindsight.options import env_argument, needs_report, parse
 
@@ -39,7 +37,7 @@ class Sweep:
     dir: Path | None = None
     """Where runs/, logs/, configs/ and report.html go; by default sweeps/ENV."""
     video: bool = True
-    """Film the best policy for the page."""
+    """Show a video of the best policy on the page."""
 
 
 def sweep(arguments: Sequence[str]) -> int:
@@ -57,7 +55,9 @@ def sweep(arguments: Sequence[str]) -> int:
         raise HindsightError(f"--jobs must be 0 or more, got {options.jobs}")
     directory = options.dir or Path("sweeps") / re.sub(r"[^\w.-]+", "-", env)
     with needs_report():
-        import hindsight.lab.statistics  # noqa: F401  (better to know now than at the end)
+        import hindsight.lab.page.render  # noqa: F401  (better to know now than at the end)
+        from hindsight.lab.grid import grid, write_configs
+        from hindsight.lab.jobs import Runner, default_limit
     runs = grid(directory, rest, options.vary, options.seeds)
     try:
         write_configs(runs)

@@ -34,8 +34,8 @@ def show(groups: Sequence[Group], console: Console) -> None:
         settings = differing(members)
         if settings:
             console.print(_settings(task, members, settings))
-    for text in [conclusion.text for conclusion in conclude(groups)]:
-        console.print(f"- {text}", markup=False, highlight=False, soft_wrap=True)
+    for conclusion in conclude(groups):
+        console.print(f"- {conclusion.text}", markup=False, highlight=False, soft_wrap=True)
     console.print()
     for text in notes(groups):
         console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)

@@ -1,19 +1,26 @@
-"""Videos of a policy at work, or a window where there is a screen."""
+"""Videos of a policy at work, or a window where there is a screen; for a page, of the best policy of each env."""
 
 from __future__ import annotations
 
+import base64
 import os
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import imageio.v2 as imageio
 import numpy as np
 
 from hindsight.collect import episode_seeds
-from hindsight.envs.make import Env
+from hindsight.envs.contract import inspect
+from hindsight.envs.make import Env, make
 from hindsight.errors import HindsightError
+from hindsight.lab.groups import Group, tasks
+from hindsight.lab.runs import LoadedRun
+from hindsight.options import needs_report
 from hindsight.training.evaluate import FRESH
 from hindsight.training.policy import Policy
 from hindsight.types import Array
@@ -50,6 +57,8 @@ def record(
         raise HindsightError(f"cannot write {path}: the name of a video ends in .mp4, .mkv or .mov")
     if not path.parent.is_dir():
         raise HindsightError(f"cannot write {path}: there is no directory {path.parent}")
+    with needs_report():
+        import imageio.v2 as imageio
     env = make_env(render_mode="rgb_array")
     fps = int(env.metadata.get("render_fps", 25))
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # else it forks, which JAX's threads do not survive
@@ -107,3 +116,39 @@ def _framed(image: Any, success: bool) -> Array:
         for edge in (frame[:6], frame[-6:], frame[:, :6], frame[:, -6:]):
             edge[...] = (0, 158, 115)
     return frame
+
+
+@dataclass(frozen=True)
+class PolicyVideo:
+    """A small mp4 of the policy of a run, or why there is none."""
+
+    label: str
+    seed: int
+    success: float
+    base64: str
+    problem: str = ""
+    episodes: int = 4
+
+
+def best_policies(groups: Sequence[Group]) -> dict[str, PolicyVideo]:
+    """For each env a video of the policy with the highest success at its last evaluation; of equals, the first."""
+    found = {}
+    for task, members in tasks(groups).items():
+        runs = [(g, run) for g in members for run in g.runs if run.final is not None]
+        if runs:
+            best, run = max(runs, key=lambda pair: (pair[1].final, pair[0].final.value))  # type: ignore[union-attr]
+            found[task] = _policy_video(best.label, run)
+    return found
+
+
+def _policy_video(label: str, run: LoadedRun) -> PolicyVideo:
+    config, success = run.config, run.final or 0.0
+    make_env = partial(make, config.env, **config.env_kwargs)
+    try:
+        horizon = inspect(make_env(), config.env, config.max_episode_steps).horizon
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "video.mp4"
+            record(run.run.policy, make_env, path, PolicyVideo.episodes, 0, horizon, small=True)
+            return PolicyVideo(label, config.seed, success, base64.b64encode(path.read_bytes()).decode())
+    except Exception as error:  # a broken policy, an env that is not here, a machine that cannot render: go on
+        return PolicyVideo(label, config.seed, success, "", " ".join(str(error).split()) or type(error).__name__)
