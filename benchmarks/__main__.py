@@ -29,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="\n".join(f"  {name:{width}}  {text}" for name, text in BENCHMARKS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=BENCHMARKS, metavar="WHAT", help="one of those listed below")
+    parser.add_argument(
+        "what", choices=BENCHMARKS, metavar="WHAT", help="one of those listed below"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     benchmark = import_module(f"benchmarks.{options.what}")

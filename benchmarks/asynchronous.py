@@ -1,4 +1,4 @@
-"""Env steps per second of A3C on FetchReach, by its number of workers. Each worker simulates on one thread."""
+"""Env steps per second of A3C on FetchReach, by its number of workers, each on one thread."""
 
 from __future__ import annotations
 
@@ -50,5 +50,8 @@ def run() -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     lines = [f"A3C on {ENV}, env steps per second of whole training:"]
-    lines += [f"  {workers} worker{'s' * (workers > 1)}: {n:,.0f}" for workers, n in result["steps_per_second"].items()]
+    lines += [
+        f"  {workers} worker{'s' * (workers > 1)}: {n:,.0f}"
+        for workers, n in result["steps_per_second"].items()
+    ]
     return "\n".join([*lines, f"  {result['ratio']} times as fast (aim: 1.5)"])

@@ -1,4 +1,4 @@
-"""How long a checkpoint of a full replay takes: what training waits for, what the background does, and reading it."""
+"""Seconds for a checkpoint of a full replay: that training waits, in the background, to read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run() -> dict[str, Any]:
 
 
 def measure(replay: HindsightReplay) -> dict[str, float]:
-    """Fill a replay with random episodes; seconds to copy its state, to write it, and to read it back."""
+    """Fill a replay with random episodes; seconds to copy, write and read its state."""
     rng, spec = np.random.default_rng(0), replay.spec
     n, horizon = EPISODES, spec.horizon
     while replay.storage.size < replay.storage.slots:
@@ -37,7 +37,9 @@ def measure(replay: HindsightReplay) -> dict[str, float]:
         action = rng.random((n, horizon, spec.actions.dim), np.float32)
         flags = np.zeros((n, horizon), np.bool_)
         reward, length = np.zeros((n, horizon), np.float32), np.full(n, horizon)
-        replay.add(Episodes(observation, goals, goals[:, 0], action, reward, flags, flags, length), rng=rng)
+        replay.add(
+            Episodes(observation, goals, goals[:, 0], action, reward, flags, flags, length), rng=rng
+        )
     with tempfile.TemporaryDirectory() as directory:
         metrics = Path(directory) / "metrics.jsonl"
         metrics.write_bytes(b"")
@@ -51,7 +53,12 @@ def measure(replay: HindsightReplay) -> dict[str, float]:
         times.append(time.perf_counter())
         size = sum(file.bytes for file in checkpoint.files.values())
     stall, write, load = np.diff(times).tolist()
-    return {"megabytes": size / 1e6, "stall_seconds": stall, "background_seconds": write, "load_seconds": load}
+    return {
+        "megabytes": size / 1e6,
+        "stall_seconds": stall,
+        "background_seconds": write,
+        "load_seconds": load,
+    }
 
 
 def table(result: dict[str, Any]) -> str:
@@ -59,7 +66,9 @@ def table(result: dict[str, Any]) -> str:
     for name in ("HER", "HPER"):
         r = result[name]
         lines.append(
-            f"  {name:5} {r['megabytes']:5.0f} MB   training waits {r['stall_seconds']:.2f} s   written in "
-            f"{r['background_seconds']:.2f} s in the background   checked and read in {r['load_seconds']:.2f} s"
+            f"  {name:5} {r['megabytes']:5.0f} MB   training waits {r['stall_seconds']:.2f} s   "
+            "written in "
+            f"{r['background_seconds']:.2f} s in the background   checked and read in "
+            f"{r['load_seconds']:.2f} s"
         )
     return "\n".join(lines)

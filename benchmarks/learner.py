@@ -1,4 +1,4 @@
-"""Time per DDPG update (batch 256, 3x256, sizes of FetchPush), against its matrix products and Stable-Baselines3."""
+"""Time per DDPG update at FetchPush's sizes, against matrix products and Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HIDDEN = (256, 256, 256)
 
 
 def products(batch: int = BATCH) -> list[tuple[int, int, int]]:
-    """The matrix products (m, k, n) of one DDPG update: 5 forward passes, 2 backward, 1 backward to the action only."""
+    """The matrix products (m, k, n) of a DDPG update: 5 passes forward, 2 back, 1 to the action."""
     actor = [OBSERVATION + GOAL, *HIDDEN, ACTION]
     critic = [OBSERVATION + GOAL + ACTION, *HIDDEN, 1]
 
@@ -41,7 +41,13 @@ def products(batch: int = BATCH) -> list[tuple[int, int, int]]:
 
     targets = forward(actor) + forward(critic)
     critic_step = forward(critic) + to_weights(critic) + to_inputs(critic)[1:]
-    actor_step = forward(actor) + forward(critic) + to_inputs(critic) + to_weights(actor) + to_inputs(actor)[1:]
+    actor_step = (
+        forward(actor)
+        + forward(critic)
+        + to_inputs(critic)
+        + to_weights(actor)
+        + to_inputs(actor)[1:]
+    )
     return targets + critic_step + actor_step
 
 
@@ -59,7 +65,9 @@ def _best(function: Callable[[], Any], repeats: int = REPEATS) -> float:
 def time_products() -> dict[str, float]:
     """Milliseconds for the matrix products of one update, by NumPy's BLAS and by XLA."""
     rng = np.random.default_rng(0)
-    pairs = [(rng.random((m, k), np.float32), rng.random((k, n), np.float32)) for m, k, n in products()]
+    pairs = [
+        (rng.random((m, k), np.float32), rng.random((k, n), np.float32)) for m, k, n in products()
+    ]
     outputs = [np.empty((a.shape[0], b.shape[1]), np.float32) for a, b in pairs]
 
     def blas() -> None:
@@ -87,7 +95,9 @@ def time_products() -> dict[str, float]:
 
 def time_update() -> float:
     """Milliseconds per update of `DDPG.update`, UPDATES of them in one call."""
-    shapes = Shapes(OBSERVATION, GOAL, Actions(0, (-1.0,) * ACTION, (1.0,) * ACTION), 0.98, (-50.0, 0.0))
+    shapes = Shapes(
+        OBSERVATION, GOAL, Actions(0, (-1.0,) * ACTION, (1.0,) * ACTION), 0.98, (-50.0, 0.0)
+    )
     agent = DDPG(DDPGConfig(hidden=HIDDEN), shapes)
     rng = np.random.default_rng(0)
 
@@ -96,7 +106,9 @@ def time_update() -> float:
 
     reward = (rng.random((UPDATES, BATCH)) < 0.2).astype(np.float32) - 1.0
     observations = random(OBSERVATION), random(OBSERVATION), random(GOAL)
-    batch = Batch(*observations, np.tanh(random(ACTION)), reward, np.zeros_like(reward), np.ones_like(reward))
+    batch = Batch(
+        *observations, np.tanh(random(ACTION)), reward, np.zeros_like(reward), np.ones_like(reward)
+    )
     scale = Normalizer(Features((OBSERVATION,)), Features((GOAL,)), 0.01, 200.0).scale()
     state = agent.init(jax.random.key(0))
 
@@ -109,7 +121,8 @@ def time_update() -> float:
 
 
 def time_stable_baselines() -> tuple[float, str] | None:
-    """Milliseconds per update of Stable-Baselines3's DDPG with HerReplayBuffer (sampling included), and its version."""
+    """Milliseconds per update of Stable-Baselines3's DDPG with HerReplayBuffer (sampling
+    included), and its version."""
     sb3 = peers.stable_baselines3()
     if sb3 is None:
         return None
@@ -147,12 +160,17 @@ def run() -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     peer = result["stable_baselines3"]
     lines = [
-        f"DDPG update, batch {result['batch']}, hidden {result['hidden']}: {result['update_ms']:.2f} ms",
-        "its matrix products alone: BLAS {blas:.2f} ms, XLA {xla:.2f} ms".format(**result["products_ms"]),
+        f"DDPG update, batch {result['batch']}, hidden {result['hidden']}: "
+        f"{result['update_ms']:.2f} ms",
+        "its matrix products alone: BLAS {blas:.2f} ms, XLA {xla:.2f} ms".format(
+            **result["products_ms"]
+        ),
         f"ratio to the faster of them: {result['ratio_to_products']:.2f}",
     ]
     if peer is None:
-        lines.append("Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare")
+        lines.append(
+            "Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare"
+        )
     else:
         lines.append(
             f"Stable-Baselines3 {peer['version']} (sampling included): {peer['update_ms']:.2f} ms, "

@@ -1,4 +1,4 @@
-"""Whether memory stays flat: resident size over 300,000 env steps after the replay is full, checkpoints and all."""
+"""Whether memory stays flat over 300,000 env steps with a full replay, checkpoints and all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENV, CAPACITY, STEPS = "FetchReach-v4", 50_000, 300_000
 
 
 def run(steps: int = STEPS, capacity: int = CAPACITY) -> dict[str, Any]:
-    """Train HPER with overlap and frequent checkpoints, and fit a line through the resident sizes."""
+    """Train HPER with overlap and many checkpoints; fit a line through the resident sizes."""
     sizes: list[tuple[int, float]] = []
 
     def watch(progress: Progress) -> None:
@@ -28,10 +28,17 @@ def run(steps: int = STEPS, capacity: int = CAPACITY) -> dict[str, Any]:
         settings |= {"priority.index": "rank", "priority.queues": "two_queues", "overlap": True}
         settings |= {"checkpoint.minutes": 0.2, "updates_per_cycle": 10, "agent.hidden": (64, 64)}
         path = Path(directory) / "run"
-        run = train(ENV, run_dir=path, quiet=True, steps=2 * capacity + steps, callbacks=[watch], **settings)
+        run = train(
+            ENV, run_dir=path, quiet=True, steps=2 * capacity + steps, callbacks=[watch], **settings
+        )
         stall = run.metrics[-1]["time/checkpoint"]
         minutes = run.metrics[-1]["time/total"] / 60
-    return {"steps": steps, "minutes": minutes, "checkpoint_stall_seconds": stall, **line(np.array(sizes))}
+    return {
+        "steps": steps,
+        "minutes": minutes,
+        "checkpoint_stall_seconds": stall,
+        **line(np.array(sizes)),
+    }
 
 
 def line(sizes: Any) -> dict[str, float]:
@@ -63,8 +70,10 @@ def resident() -> float:
 
 def table(result: dict[str, Any]) -> str:
     return (
-        f"resident size over {result['steps']:,} steps of {ENV}: {result['first_mb']:.0f} MB first, "
+        f"resident size over {result['steps']:,} steps of {ENV}: {result['first_mb']:.0f} MB "
+        "first, "
         f"{result['last_mb']:.0f} MB last, {result['largest_mb']:.0f} MB at most\n"
         f"slope {result['slope_mb']:+.2f} ± {result['error_mb']:.2f} MB per 100,000 steps; "
-        f"{result['minutes']:.1f} minutes, of which checkpoints {result['checkpoint_stall_seconds']:.1f} s"
+        f"{result['minutes']:.1f} minutes, of which checkpoints "
+        f"{result['checkpoint_stall_seconds']:.1f} s"
     )

@@ -19,7 +19,9 @@ def stable_baselines3() -> Any | None:
     return stable_baselines3
 
 
-def ddpg(package: Any, env_id: str, hidden: tuple[int, ...], batch: int, episodes: int, updates: int) -> Any:
+def ddpg(
+    package: Any, env_id: str, hidden: tuple[int, ...], batch: int, episodes: int, updates: int
+) -> Any:
     """Its DDPG with HerReplayBuffer: `updates` updates after every so many episodes."""
     return package.DDPG(
         "MultiInputPolicy",

@@ -1,7 +1,8 @@
-"""Replay at 1M stored transitions of FetchPush's size: add an episode, sample 256, update 256; against peers.
+"""Replay at 1M stored transitions of FetchPush's size: add an episode, sample 256, update 256;
+against peers.
 
-Peers: cpprb (proportional), nnabla-rl (rank-based) and Stable-Baselines3's HerReplayBuffer. nnabla itself has no wheel
-for every Python; nnabla-rl's buffer is plain Python and runs without it.
+Peers: cpprb (proportional), nnabla-rl (rank-based) and Stable-Baselines3's HerReplayBuffer. nnabla
+itself has no wheel for every Python; nnabla-rl's buffer is plain Python and runs without it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ def random_episodes(n: int, rng: np.random.Generator) -> Episodes:
     )
 
 
-def median_us(action: Callable[[], Any], before: Callable[[], Any] = lambda: None, rounds: int = ROUNDS) -> float:
+def median_us(
+    action: Callable[[], Any], before: Callable[[], Any] = lambda: None, rounds: int = ROUNDS
+) -> float:
     """Median time of an action in microseconds; `before` runs before each and does not count."""
     times = []
     for _ in range(rounds):
@@ -80,8 +83,10 @@ def median_us(action: Callable[[], Any], before: Callable[[], Any] = lambda: Non
     return float(np.median(times)) * 1e6
 
 
-def ours(config: ReplayConfig, priority: PriorityConfig, entries: int = ENTRIES) -> dict[str, float]:
-    """Microseconds to add an episode (TD errors given), to sample a batch and to update its priorities."""
+def ours(
+    config: ReplayConfig, priority: PriorityConfig, entries: int = ENTRIES
+) -> dict[str, float]:
+    """Microseconds to add an episode (TD errors given), to sample a batch and to update it."""
     rng = np.random.default_rng(0)
     replay = HindsightReplay(SPEC, config, priority)
 
@@ -108,7 +113,9 @@ def ours(config: ReplayConfig, priority: PriorityConfig, entries: int = ENTRIES)
         result["update"] = median_us(lambda: replay.update(sample, errors), draw)
         queues, pairs = replay.priorities.queues, replay.priorities.pairs
         arrays = [a for part in (replay.priorities, pairs) for a in vars(part).values()]
-        size = sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + sum(q.nbytes for q in queues.indexes)
+        size = sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + sum(
+            q.nbytes for q in queues.indexes
+        )
         result["bytes_per_pair"] = round(size / (pairs.actual + pairs.alternate), 2)
     return result
 
@@ -122,7 +129,9 @@ def cpprb_proportional() -> dict[str, Any] | None:
 
     rng = np.random.default_rng(0)
     shapes = {"obs": OBSERVATION, "next_obs": OBSERVATION, "goal": GOAL, "act": ACTION, "rew": 1}
-    buffer = cpprb.PrioritizedReplayBuffer(ENTRIES, {name: {"shape": n} for name, n in shapes.items()}, alpha=0.6)
+    buffer = cpprb.PrioritizedReplayBuffer(
+        ENTRIES, {name: {"shape": n} for name, n in shapes.items()}, alpha=0.6
+    )
 
     def steps(n: int) -> dict[str, Array]:
         return {name: rng.standard_normal((n, width), np.float32) for name, width in shapes.items()}
@@ -162,7 +171,9 @@ def nnabla_rank_based() -> dict[str, Any] | None:
     missing = "nnabla" not in sys.modules
     sys.modules.setdefault("nnabla", Absent("nnabla"))  # its type annotations name nn.Variable
     try:
-        from nnabla_rl.replay_buffers.prioritized_replay_buffer import RankBasedPrioritizedReplayBuffer
+        from nnabla_rl.replay_buffers.prioritized_replay_buffer import (
+            RankBasedPrioritizedReplayBuffer,
+        )
     except ImportError:
         return None
     finally:
@@ -193,7 +204,10 @@ def nnabla_rank_based() -> dict[str, Any] | None:
 
     times = {"sample": median_us(sample, before=update, rounds=20)}
     update()
-    times |= {"update": median_us(update, before=sample, rounds=20), "add_episode": median_us(episode, rounds=20)}
+    times |= {
+        "update": median_us(update, before=sample, rounds=20),
+        "add_episode": median_us(episode, rounds=20),
+    }
     return {"version": installed, **times, "first_sample": boundaries * 1e6}
 
 
@@ -217,7 +231,13 @@ def stable_baselines_her() -> dict[str, Any] | None:
                 for s in (t, t + 1)
             ]
             last = np.array([t == HORIZON - 1])
-            buffer.add(*both, episodes.action[i, t][None], -np.ones(1), last, [{"TimeLimit.truncated": bool(last[0])}])
+            buffer.add(
+                *both,
+                episodes.action[i, t][None],
+                -np.ones(1),
+                last,
+                [{"TimeLimit.truncated": bool(last[0])}],
+            )
 
     # 10,000 of 1M transitions are filled in: a sample reads only those, which flatters its cache.
     for i in range(len(episodes)):
@@ -230,10 +250,11 @@ def stable_baselines_her() -> dict[str, Any] | None:
 
 
 def rank_tables(entries: int = ENTRIES) -> dict[str, float]:
-    """Seconds to set up the rank distribution for up to `entries` entries: one growing array, or one table per size.
+    """Seconds to set up the rank distribution for up to `entries` entries: one growing array, or
+    one table per size.
 
-    One table per size is what public implementations do, in Python, for every hundredth part of the buffer: the
-    probabilities of all ranks, their sum, and the boundaries of the strata.
+    One table per size is what public implementations do, in Python, for every hundredth part of the
+    buffer: the probabilities of all ranks, their sum, and the boundaries of the strata.
     """
 
     def grow() -> None:
@@ -287,7 +308,11 @@ def run(entries: int = ENTRIES, peers: bool = True) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    lines = [f"{result['entries']:,} transitions stored, batch {result['batch']}, medians in microseconds", ""]
+    lines = [
+        f"{result['entries']:,} transitions stored, batch {result['batch']}, medians in "
+        "microseconds",
+        "",
+    ]
     lines.append(f"{'':36}{'add episode':>12}{'sample':>10}{'update':>10}{'bytes/pair':>12}")
     peers = {"cpprb": "cpprb", "stable_baselines3": "Stable-Baselines3", "nnabla_rl": "nnabla-rl"}
     rows = dict(result["hindsight"])
@@ -298,7 +323,10 @@ def table(result: dict[str, Any]) -> str:
             lines.append(f"{name:36}is not installed: see `make bench`")
             continue
         cells = "".join(f"{row[k]:>{w}.0f}" if k in row else " " * w for k, w in _COLUMNS)
-        lines.append(f"{name:36}{cells}" + (f"{row['bytes_per_pair']:>12.1f}" if "bytes_per_pair" in row else ""))
+        lines.append(
+            f"{name:36}{cells}"
+            + (f"{row['bytes_per_pair']:>12.1f}" if "bytes_per_pair" in row else "")
+        )
     lines.append("")
     for text, ratio in speedups(result).items():
         lines.append(f"{text}: {ratio:.1f}")

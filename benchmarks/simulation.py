@@ -1,4 +1,4 @@
-"""Env steps per second of Fetch and Hand: this library, Gymnasium-Robotics, EnvPool, and bare mj_step calls."""
+"""Env steps per second of Fetch and Hand: ours, Gymnasium-Robotics, EnvPool, bare mj_step."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def vector(env_id: str, horizon: int, kind: str, stack: ExitStack) -> Round:
     """Gymnasium's SyncVectorEnv or AsyncVectorEnv, one env per process in the latter."""
     num, make_env = PROCESSES, partial(make, env_id)
     env: Any = (
-        gym.vector.AsyncVectorEnv([make_env] * num) if kind == "async" else gym.vector.SyncVectorEnv([make_env] * num)
+        gym.vector.AsyncVectorEnv([make_env] * num)
+        if kind == "async"
+        else gym.vector.SyncVectorEnv([make_env] * num)
     )
     stack.callback(env.close)
     return _episodes(env, env_id, horizon, num, {"seed": 0})
@@ -102,7 +104,7 @@ def envpool(env_id: str, horizon: int, threads: int) -> Round | None:
 
 
 def bare(states: Array, env_id: str, threads: int) -> Round:
-    """mj_step alone, each thread on its share of the states; only the calls are timed, so no thread ever waits."""
+    """mj_step alone, each thread on its share of the states; only the calls are timed."""
     template: Any = make(env_id).unwrapped
     model, substeps, kind = template.model, template.n_substeps, mujoco.mjtState.mjSTATE_INTEGRATION
 
@@ -143,7 +145,7 @@ def bare_together(states: Array, env_id: str, threads: int) -> Round:
 
 
 def passed_through(env_id: str, horizon: int) -> Array:
-    """The states [step, env, ...] from which our simulation advances in an episode, with their controls."""
+    """The states [step, env, ...] that our simulation passes in an episode, with their controls."""
     template: Any = make(env_id).unwrapped
     simulations = Simulations(template, NUM)
     physics, ids = simulations.physics, np.arange(NUM)
@@ -174,7 +176,8 @@ def _with_controls(model: Any, data: Any, states: Array, physics: Any) -> Array:
 def rounds(players: dict[str, Round]) -> dict[str, Array]:
     """The rates of all in each of some rounds, after one to warm up: the machine's speed may drift.
 
-    Each round has another order, and a pause before each player: threads of the one before may not sleep at once.
+    Each round has another order, and a pause before each player: threads of the one before may not
+    sleep at once.
     """
     rng = np.random.default_rng(0)
     found: dict[str, list[float]] = {name: [] for name in players}
@@ -213,13 +216,22 @@ def run() -> dict[str, Any]:
                 "EnvPool": envpool(env_id, horizon, threads),
             }
             there = {name: peer for name, peer in peers.items() if peer is not None}
-            rows[env_id] |= dict.fromkeys(peers) | {k: v for k, v in compare(mine, there).items() if k in there}
-    return {"envs": rows, "num_envs": NUM, "threads": threads, "machine": machine(), "versions": dict(versions())}
+            rows[env_id] |= dict.fromkeys(peers) | {
+                k: v for k, v in compare(mine, there).items() if k in there
+            }
+    return {
+        "envs": rows,
+        "num_envs": NUM,
+        "threads": threads,
+        "machine": machine(),
+        "versions": dict(versions()),
+    }
 
 
 def table(result: dict[str, Any]) -> str:
     lines = [
-        f"env steps per second, {result['num_envs']} envs, {result['threads']} threads (in brackets: ours / theirs)"
+        f"env steps per second, {result['num_envs']} envs, {result['threads']} threads (in "
+        "brackets: ours / theirs)"
     ]
     for env_id, rates in result["envs"].items():
         lines.append(env_id)

@@ -1,7 +1,9 @@
-"""Env steps per second of whole training at equal work, against Stable-Baselines3's DDPG with HerReplayBuffer.
+"""Env steps per second of whole training at equal work, against Stable-Baselines3's DDPG with
+HerReplayBuffer.
 
-We and our peer take turns of some seconds, and ratios are those within a turn: a machine's speed may drift. The peer
-trains in a process of its own, so that neither has to live with the other's threads.
+We and our peer take turns of some seconds, and ratios are those within a turn: a machine's speed
+may drift. The peer trains in a process of its own, so that neither has to live with the other's
+threads.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ PEER_STEPS = 600
 
 @contextmanager
 def ours(shares: dict[str, float]) -> Iterator[Round]:
-    """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time goes, in `shares`."""
+    """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time
+    goes, in `shares`."""
     config = TrainConfig(
         ENV,
         steps=10**9,
@@ -71,7 +74,7 @@ def ours(shares: dict[str, float]) -> Iterator[Round]:
 
 @contextmanager
 def stable_baselines() -> Iterator[Round | None]:
-    """The same work by Stable-Baselines3: one env, 40 updates after every two episodes of 50 steps."""
+    """The same work by Stable-Baselines3: one env, 40 updates after two episodes of 50 steps."""
     if peers.stable_baselines3() is None:
         yield None
         return
@@ -92,7 +95,9 @@ def stable_baselines() -> Iterator[Round | None]:
 
 def _train_peer(pipe: Connection) -> None:
     """Train for as many steps as asked, and answer with the seconds, until asked for none."""
-    model = peers.ddpg(peers.stable_baselines3(), ENV, HIDDEN, BATCH, episodes=2, updates=UPDATES_PER_100_STEPS)
+    model = peers.ddpg(
+        peers.stable_baselines3(), ENV, HIDDEN, BATCH, episodes=2, updates=UPDATES_PER_100_STEPS
+    )
     model.learn(1000)
     pipe.send(None)
     while steps := pipe.recv():
@@ -105,7 +110,9 @@ def limit(physics: Round) -> Round:
     """Steps per second of bare mj_step calls, then bare matrix products."""
 
     def one() -> float:
-        return 1.0 / (1.0 / physics() + UPDATES_PER_100_STEPS / 100 * min(time_products().values()) / 1e3)
+        return 1.0 / (
+            1.0 / physics() + UPDATES_PER_100_STEPS / 100 * min(time_products().values()) / 1e3
+        )
 
     return one
 
@@ -115,17 +122,25 @@ def run() -> dict[str, Any]:
     with ours(shares) as mine, stable_baselines() as peer:
         players = {"hindsight": mine, "limit": limit(bare(passed_through(ENV, 50), ENV, 2))}
         rates = rounds(players | ({} if peer is None else {"stable_baselines3": peer}))
-    found = {name: compared(rates["hindsight"], rate) for name, rate in rates.items() if name != "hindsight"}
+    found = {
+        name: compared(rates["hindsight"], rate)
+        for name, rate in rates.items()
+        if name != "hindsight"
+    }
     package = peers.stable_baselines3()
     return {
         "env": ENV,
         "batch": BATCH,
         "updates_per_100_steps": UPDATES_PER_100_STEPS,
         "steps_per_second": round(float(np.median(rates["hindsight"])), 1),
-        "shares_of_time": {name: round(spent / sum(shares.values()), 3) for name, spent in shares.items()},
+        "shares_of_time": {
+            name: round(spent / sum(shares.values()), 3) for name, spent in shares.items()
+        },
         "limit": found["limit"],
         "gflop_per_update": round(sum(2 * m * k * n for m, k, n in products()) / 1e9, 3),
-        "stable_baselines3": None if package is None else found["stable_baselines3"] | {"version": package.__version__},
+        "stable_baselines3": None
+        if package is None
+        else found["stable_baselines3"] | {"version": package.__version__},
         "machine": machine(),
         "versions": dict(versions()),
     }
@@ -134,12 +149,16 @@ def run() -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     peer, bound = result["stable_baselines3"], result["limit"]
     lines = [
-        f"{result['env']}, batch {result['batch']}, {result['updates_per_100_steps']} updates per 100 env steps",
-        f"hindsight: {result['steps_per_second']:.0f} env steps/s; time: {result['shares_of_time']}",
+        f"{result['env']}, batch {result['batch']}, {result['updates_per_100_steps']} updates "
+        "per 100 env steps",
+        f"hindsight: {result['steps_per_second']:.0f} env steps/s; time: "
+        f"{result['shares_of_time']}",
         f"limit (bare mj_step, then bare matrix products): {_shown(bound)}",
     ]
     if peer is None:
-        lines.append("Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare")
+        lines.append(
+            "Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare"
+        )
     else:
         lines.append(f"Stable-Baselines3 {peer['version']}: {_shown(peer)}")
     return "\n".join(lines)
@@ -148,6 +167,7 @@ def table(result: dict[str, Any]) -> str:
 def _shown(found: dict[str, Any]) -> str:
     low, high = found["middle_half_of_turns"]
     return (
-        f"{found['steps_per_second']:.0f} env steps/s; we are {found['hindsight_is']:.2f} times as fast "
+        f"{found['steps_per_second']:.0f} env steps/s; we are {found['hindsight_is']:.2f} times "
+        "as fast "
         f"(half of the turns: {low:.2f} to {high:.2f})"
     )

@@ -62,8 +62,12 @@ def test_orders_of_the_errors() -> None:
         found = compare(world, old, (1 - share) * old + share * other)
         gaps.append(found.gap)
         corrected.append(found.corrected - found.gain)
-    assert corrected[0] / corrected[1] == pytest.approx(4.0, rel=0.05)  # second order: TRPO's own theory
-    assert gaps[0] / gaps[1] == pytest.approx(2.0, rel=0.05)  # first order: states of another goal are no small error
+    assert corrected[0] / corrected[1] == pytest.approx(
+        4.0, rel=0.05
+    )  # second order: TRPO's own theory
+    assert gaps[0] / gaps[1] == pytest.approx(
+        2.0, rel=0.05
+    )  # first order: states of another goal are no small error
 
 
 def test_other_envs_are_refused() -> None:

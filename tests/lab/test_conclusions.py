@@ -19,9 +19,16 @@ from hindsight.training.run import Run
 
 
 def run(
-    name: str, seed: int, *success: float, k: float = 4.0, episodes: int = 50, env: str = "FetchPush-v4"
+    name: str,
+    seed: int,
+    *success: float,
+    k: float = 4.0,
+    episodes: int = 50,
+    env: str = "FetchPush-v4",
 ) -> LoadedRun:
-    config = TrainConfig(env, seed=seed, eval_episodes=episodes, replay=ReplayConfig(replay_k=Schedule.parse(k)))
+    config = TrainConfig(
+        env, seed=seed, eval_episodes=episodes, replay=ReplayConfig(replay_k=Schedule.parse(k))
+    )
     rows = tuple(
         {"cycle": i, "step": 100 * i, "time/total": 60.0 * i, "eval/success_rate": value}
         for i, value in enumerate(success, 1)
@@ -63,8 +70,8 @@ def test_overlapping_seeds_claim_nothing() -> None:
 
 
 def test_a_gap_that_the_episodes_cannot_show_is_not_claimed() -> None:
-    # Both seeds agree, so the intervals have no width; but it is one episode of 50 per seed. Pooled: p = 0.99, and
-    # 1.96 sqrt(0.99 * 0.01 * (1/100 + 1/100)) = 0.0276 > 0.02.
+    # Both seeds agree, so the intervals have no width; but it is one episode of 50 per seed.
+    # Pooled: p = 0.99, and 1.96 sqrt(0.99 * 0.01 * (1/100 + 1/100)) = 0.0276 > 0.02.
     pair = groups((0.98, 0.98), (1.0, 1.0))
     assert episode_noise(*pair) == pytest.approx(0.02758, abs=1e-4)
     assert conclude(pair)[0].verdict == "too few episodes"
@@ -80,7 +87,9 @@ def test_one_seed_claims_nothing() -> None:
 
 
 def test_envs_are_not_compared_with_each_other() -> None:
-    found = conclude(group([run("a-0", 0, 0.5), run("a-1", 1, 0.6), run("b-0", 0, 0.9, env="FetchSlide-v4")]))
+    found = conclude(
+        group([run("a-0", 0, 0.5), run("a-1", 1, 0.6), run("b-0", 0, 0.9, env="FetchSlide-v4")])
+    )
     assert [c.verdict for c in found] == ["alone", "one seed"]
 
 

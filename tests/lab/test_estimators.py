@@ -1,4 +1,4 @@
-"""The estimates that are compared with the exact gradient: those of the learners, and right where theory says so."""
+"""Estimates against the exact gradient: those of the learners, right where theory says so."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def bits(config: LearnerConfig) -> tuple[Setting, Learner]:
     env, twin = make("hindsight/BitFlip-v0", bits=BITS), JaxBitFlip(BITS)
     spec = inspect(env)
     learner = make_learner(config, spec)
-    return Setting(enumerated(env.unwrapped, BITS), twin, learner.model, fixed_scale(twin, spec)), learner
+    return Setting(
+        enumerated(env.unwrapped, BITS), twin, learner.model, fixed_scale(twin, spec)
+    ), learner
 
 
 def uneven(policy: Any) -> Any:
@@ -71,12 +73,16 @@ def test_an_estimate_is_what_the_learner_follows(config: LearnerConfig, column: 
         played = play(setting.env, setting.model, state.policy, setting.scale, BITS, keys)
         batch = in_hindsight(played, 0, key) if config.hindsight else as_pursued(played)
         after, _ = learner.update(state, setting.scale, batch, Rates(1.0, 1.0, 0.0), key)
-        followed = ravel_pytree(after.policy_optimizer.mu)[0]  # the first step of Adam keeps a tenth of the gradient
+        followed = ravel_pytree(after.policy_optimizer.mu)[
+            0
+        ]  # the first step of Adam keeps a tenth of the gradient
 
         inputs = setting.model.inputs(setting.scale, *setting.world.pairs())
         times = [jnp.full(inputs.shape[:-1], t / BITS) for t in range(BITS + 1)]
         value = jnp.stack([setting.model.value(state.critic, inputs, time) for time in times])
-        return -followed, estimated(setting, state.policy, value, batch, [name])[COLUMNS.index(column)]
+        return -followed, estimated(setting, state.policy, value, batch, [name])[
+            COLUMNS.index(column)
+        ]
 
     state = learner.init(jax.random.key(0))
     followed, found = both(state._replace(policy=uneven(state.policy)), jax.random.key(1))
@@ -105,7 +111,9 @@ def test_the_plain_estimate_is_right_on_average_and_a_value_helps_it() -> None:
     setting, learner = bits(HPGConfig(hidden=(8,)))
     policy = uneven(learner.init(jax.random.key(0)).policy)
     rows = cosines(setting, policy, 32, jax.random.split(jax.random.key(1), 60))
-    assert [(row["estimator"], row["baseline"]) for row in rows] == [(e, c) for e in ESTIMATORS for c in COLUMNS]
+    assert [(row["estimator"], row["baseline"]) for row in rows] == [
+        (e, c) for e in ESTIMATORS for c in COLUMNS
+    ]
     found = {(row["estimator"], row["baseline"]): row for row in rows}
     for column in ("none", "value", "advantage, lambda 0"):
         assert found["plain", column]["mean"] > 0.97
@@ -130,7 +138,9 @@ def test_the_table_by_hand() -> None:
             }
         }
 
-    made = measured_tables.table(Measurement("x", "estimators", 1.0), {seed: values(seed) for seed in (0, 1)})
+    made = measured_tables.table(
+        Measurement("x", "estimators", 1.0), {seed: values(seed) for seed in (0, 1)}
+    )
     assert made.splitlines() == [
         "| cosine of a batch of 16 episodes | after steps | none |",
         "|---|---|---|",

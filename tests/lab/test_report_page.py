@@ -21,22 +21,36 @@ from hindsight.gradients.config import HPGConfig, OnPolicyConfig
 from hindsight.lab.runs import load, load_run
 from hindsight.training.run import Run
 
-QUICK: dict[str, Any] = {"env_kwargs": {"bits": 4}, "steps": 300, "eval_episodes": 8, "eval_every": 1, "quiet": True}
+QUICK: dict[str, Any] = {
+    "env_kwargs": {"bits": 4},
+    "steps": 300,
+    "eval_episodes": 8,
+    "eval_every": 1,
+    "quiet": True,
+}
 QUICK |= {"updates_per_cycle": 2, "batch_size": 16, "episodes_per_cycle": 8, "num_envs": 8}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with bit flip with and without hindsight, two seeds each, and a policy gradient without a policy."""
+    """A directory with bit flip with and without hindsight, two seeds each, and a policy
+    gradient without a policy."""
     directory = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
         for name, k in (("with", 4.0), ("without", 0.0)):
             path = directory / f"{name}-{seed}"
-            hindsight.train("hindsight/BitFlip-v0", seed=seed, run_dir=path, **QUICK, **{"replay.replay_k": k})
+            hindsight.train(
+                "hindsight/BitFlip-v0", seed=seed, run_dir=path, **QUICK, **{"replay.replay_k": k}
+            )
     config = OnPolicyConfig("hindsight/BitFlip-v0", {"bits": 4}, eval_episodes=8, agent=HPGConfig())
-    gradient = Run.create(config, directory / "hpg-0")  # as such a run is after three batches: training it takes long
+    gradient = Run.create(
+        config, directory / "hpg-0"
+    )  # as such a run is after three batches: training it takes long
     learnt = {"learn/effective_sample_size": 0.5, "learn/entropy": -0.2, "learn/largest_ratio": 1.5}
-    rows = [{"cycle": i, "step": 64 * i, "time/total": i, "eval/success_rate": 0.0, **learnt} for i in (1, 2, 3)]
+    rows = [
+        {"cycle": i, "step": 64 * i, "time/total": i, "eval/success_rate": 0.0, **learnt}
+        for i in (1, 2, 3)
+    ]
     (gradient.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return directory
 
@@ -63,10 +77,19 @@ def all_runs(runs: Path) -> list[Path]:
     return sorted(p for p in runs.iterdir() if p.is_dir())
 
 
-def test_compare_shows_groups_and_conclusions(capsys: pytest.CaptureFixture[str], runs: Path) -> None:
+def test_compare_shows_groups_and_conclusions(
+    capsys: pytest.CaptureFixture[str], runs: Path
+) -> None:
     code, out, err = call(capsys, "compare", *all_runs(runs))
     assert (code, err) == (0, "")
-    for text in ("dqn + HER", "hpg", "0, 1", "it flatters", "replay.replay_k", "One seed claims nothing"):
+    for text in (
+        "dqn + HER",
+        "hpg",
+        "0, 1",
+        "it flatters",
+        "replay.replay_k",
+        "One seed claims nothing",
+    ):
         assert text in out
     assert "“with”" in out
 
@@ -83,7 +106,12 @@ def test_compare_json_holds_the_same(capsys: pytest.CaptureFixture[str], runs: P
         assert g["final"]["low"] <= g["final"]["value"] <= g["final"]["high"]
         assert g["eval_episodes"] == 8
     assert data["skipped"] == []
-    assert {c["verdict"] for c in data["conclusions"]} <= {"better", "no difference", "too few episodes", "one seed"}
+    assert {c["verdict"] for c in data["conclusions"]} <= {
+        "better",
+        "no difference",
+        "too few episodes",
+        "one seed",
+    }
 
 
 def broken(runs: Path, tmp_path: Path) -> dict[str, tuple[Path, str]]:
@@ -93,7 +121,9 @@ def broken(runs: Path, tmp_path: Path) -> dict[str, tuple[Path, str]]:
 
     def copy(name: str, reason: str) -> Path:
         made[name] = (tmp_path / name, reason)
-        return Path(shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints")))
+        return Path(
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("checkpoints"))
+        )
 
     (tmp_path / "empty").mkdir()
     made["empty"] = (tmp_path / "empty", "is empty")
@@ -105,12 +135,16 @@ def broken(runs: Path, tmp_path: Path) -> dict[str, tuple[Path, str]]:
     (copy("other-json", "config.json") / "config.json").write_text('{"name": "some package"}')
     (copy("cut-config", "config.json") / "config.json").write_text('{"env": ')
     lines = (source / "metrics.jsonl").read_text().splitlines()
-    (copy("cut-metrics", "line 2") / "metrics.jsonl").write_text("\n".join([lines[0], lines[1][:30], *lines[2:], ""]))
+    (copy("cut-metrics", "line 2") / "metrics.jsonl").write_text(
+        "\n".join([lines[0], lines[1][:30], *lines[2:], ""])
+    )
     (copy("no-metrics", "metrics.jsonl") / "metrics.jsonl").unlink()
     (copy("binary-metrics", "line 1") / "metrics.jsonl").write_bytes(b"\x00\xff\n" * 5)
     (copy("no-evaluation", "no evaluation") / "metrics.jsonl").write_text("")
     summary = (source / "summary.json").read_text()
-    (copy("other-summary", "SHA-256") / "summary.json").write_text(summary.replace('"seed": 0', '"seed": 7'))
+    (copy("other-summary", "SHA-256") / "summary.json").write_text(
+        summary.replace('"seed": 0', '"seed": 7')
+    )
     (copy("cut-summary", "not JSON") / "summary.json").write_text(summary[:40])
     copy("twin", "counted once")
     return made
@@ -122,12 +156,16 @@ def test_what_cannot_be_used_is_named_and_skipped(
 ) -> None:
     made = broken(runs, tmp_path)
     options = ["-o", tmp_path / "page.html", "--no-video"] if command == "report" else []
-    code, _, err = call(capsys, command, runs / "with-0", *(path for path, _ in made.values()), *options)
+    code, _, err = call(
+        capsys, command, runs / "with-0", *(path for path, _ in made.values()), *options
+    )
     assert code == 1
     lines = err.splitlines()
     assert len(lines) == len(made)
     for path, reason in made.values():
-        assert any(line.startswith(f"hindsight: skipped {path}: ") and reason in line for line in lines), (path, err)
+        assert any(
+            line.startswith(f"hindsight: skipped {path}: ") and reason in line for line in lines
+        ), (path, err)
     if command == "report":
         page = (tmp_path / "page.html").read_text()
         assert all(path.name in page for path, _ in made.values())
@@ -149,7 +187,9 @@ def test_nothing_usable_is_exit_code_2(capsys: pytest.CaptureFixture[str], tmp_p
         (["compare"], "which runs"),
     ],
 )
-def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_mistakes_are_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     code, _, err = call(capsys, *arguments)
     assert code == 2
     assert err.count("\n") == 1
@@ -190,7 +230,9 @@ def test_a_running_run_is_used_marked_and_followed(
     held = [os.open(path, os.O_RDONLY)]
     fcntl.flock(held[0], fcntl.LOCK_EX)
     monkeypatch.setattr("hindsight.lab.report.time.sleep", finish)
-    code, _, err = call(capsys, "report", path, tmp_path / "absent", "-o", page, "--watch", "3", "--no-video")
+    code, _, err = call(
+        capsys, "report", path, tmp_path / "absent", "-o", page, "--watch", "3", "--no-video"
+    )
     assert (code, err.count("\n")) == (1, 1)  # named once, not with every page
     assert 'http-equiv="refresh" content="3"' in pages[0]
     assert "badge running" in pages[0]
@@ -222,29 +264,37 @@ def test_the_same_runs_twice_are_counted_once(runs: Path) -> None:
     assert [item.reason for item in skipped] == ["is given twice: counted once"] * 2
 
 
-# ------------------------------------------------------------------------------------------------------- the browser
+# ------------------------------------------------------------------------------------- the browser
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
 PLAY = """async () => {
   const video = document.querySelector('video');
   await video.play();
-  for (let i = 0; i < 100 && video.currentTime < 0.2; i++) await new Promise(r => setTimeout(r, 50));
+  for (let i = 0; i < 100 && video.currentTime < 0.2; i++)
+    await new Promise(r => setTimeout(r, 50));
   return [video.readyState, video.currentTime, video.videoWidth];
 }"""
 PLOTS = """() => [...document.querySelectorAll('svg.plot')].map(plot => ({
   x: plot.querySelector('.x-axis').textContent, y: plot.querySelector('.y-axis').textContent,
   name: plot.querySelector('title').textContent, lines: plot.querySelectorAll('polyline').length,
-  ticks: plot.querySelectorAll('.x-tick').length, data: !!plot.closest('figure').querySelector('details table'),
+  ticks: plot.querySelectorAll('.x-tick').length,
+  data: !!plot.closest('figure').querySelector('details table'),
   inside: [...plot.querySelectorAll('text')].every(t => {
     const a = t.getBoundingClientRect(), b = plot.getBoundingClientRect();
-    return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }),
+    return a.left >= b.left - 1 && a.right <= b.right + 1
+      && a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }),
 }))"""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     path = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+        (
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
     )
     if path is None:
         reason = "there is no Chromium here: as root, `make browser` installs it"
@@ -311,7 +361,9 @@ def test_the_page_in_a_browser(browser: Any, page_file: Path, size: str, scheme:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    headings = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map(h => +h.tagName[1])")
+    headings = page.evaluate(
+        "[...document.querySelectorAll('h1, h2, h3, h4')].map(h => +h.tagName[1])"
+    )
     assert headings[0] == 1
     assert headings.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(headings))

@@ -41,10 +41,11 @@ ONE = {
 TINY = """
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
-SETTINGS = {"steps": 64, "num_envs": 2, "episodes_per_cycle": 4, "updates_per_cycle": 2, "batch_size": 8,
-            "eval_every": 2, "eval_episodes": 4, "agent.hidden": (8,)}
+SETTINGS = {"steps": 64, "num_envs": 2, "episodes_per_cycle": 4, "updates_per_cycle": 2,
+            "batch_size": 8, "eval_every": 2, "eval_episodes": 4, "agent.hidden": (8,)}
 EXPERIMENT = Experiment("Tiny", "nowhere", (
-    Training("four", "hindsight/BitFlip-v0", settings=SETTINGS, env_kwargs={"bits": 4}, seeds=(0, 1), label="4 bits"),
+    Training("four", "hindsight/BitFlip-v0", settings=SETTINGS, env_kwargs={"bits": 4},
+             seeds=(0, 1), label="4 bits"),
 ))
 """
 
@@ -63,7 +64,9 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert (measured.read_bytes() if measured.is_file() else None) == before
     assert not list(tmp_path.rglob("row.json")), "a trial makes no row"
     if name not in ("rank_speed", "bound", "estimators"):
-        assert Run.open(tmp_path / "runs" / "reproduce" / name / "trial-1" / f"{ONE[name]}-seed0").metrics
+        assert Run.open(
+            tmp_path / "runs" / "reproduce" / name / "trial-1" / f"{ONE[name]}-seed0"
+        ).metrics
 
 
 def test_an_experiment_without_a_figure_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +89,10 @@ def _entry() -> Training:
 
 
 def _learnt(path: Path) -> list[dict[str, float]]:
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in Run.open(path).metrics]
+    return [
+        {k: v for k, v in row.items() if not k.startswith("time/")}
+        for row in Run.open(path).metrics
+    ]
 
 
 def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
@@ -95,7 +101,13 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
     runs = tiny / "runs" / "reproduce" / "tiny"
     api.train(_entry().env, config=config_of(_entry(), 0), run_dir=tiny / "whole", quiet=True)
     half = [lambda progress: progress.step >= 32]
-    api.train(_entry().env, config=config_of(_entry(), 0), run_dir=runs / "four-seed0", quiet=True, callbacks=half)
+    api.train(
+        _entry().env,
+        config=config_of(_entry(), 0),
+        run_dir=runs / "four-seed0",
+        quiet=True,
+        callbacks=half,
+    )
     assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
     assert _learnt(runs / "four-seed0") == _learnt(tiny / "whole")
     row = json.loads((runs / "four-seed0" / "row.json").read_text())
@@ -111,7 +123,10 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
     assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
     assert "1 run: 1 finished, none to run" in capsys.readouterr().out
 
-    assert command.reproduce(["tiny", "--import-runs", str(runs / "four-seed0"), "--shared-machine"]) == 0
+    assert (
+        command.reproduce(["tiny", "--import-runs", str(runs / "four-seed0"), "--shared-machine"])
+        == 0
+    )
     row = json.loads((tiny / "experiments" / "results" / "tiny" / "four-seed0.json").read_text())
     assert row["shared_machine"] is True
     assert command.reproduce(["tiny", "--draw"]) == 0
@@ -124,12 +139,16 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
     assert "old" not in text
 
 
-def test_ctrl_c_is_named_and_leaves_the_rest_for_next_time(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_named_and_leaves_the_rest_for_next_time(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt("stopped at step 8; to go on: hindsight resume x")
 
     monkeypatch.setattr(api, "train", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="tiny four, seed 0; to go on: the same command again"):
+    with pytest.raises(
+        KeyboardInterrupt, match="tiny four, seed 0; to go on: the same command again"
+    ):
         command.reproduce(["tiny", "--quiet"])
 
 
@@ -143,15 +162,32 @@ def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path) -> None
     assert "used up" in printed.getvalue().splitlines()[-1]
     steps = Run.open(first.run_dir).metrics[-1]["step"]
     assert 0 < steps < 64
-    assert [job.state() for job in seed_runs(folder.find(), Request(["tiny"]))] == ["interrupted", "pending"]
+    assert [job.state() for job in seed_runs(folder.find(), Request(["tiny"]))] == [
+        "interrupted",
+        "pending",
+    ]
 
 
-def test_jobs_side_by_side_are_processes_and_share_the_machine(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first was interrupted and goes on; the third, whose checkpoints are broken, fails, and no other does."""
+def test_jobs_side_by_side_are_processes_and_share_the_machine(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first was interrupted and goes on; the third, with broken checkpoints, fails alone."""
     runs = tiny / "runs" / "reproduce" / "tiny"
     half = [lambda progress: progress.step >= 32]
-    api.train(_entry().env, config=config_of(_entry(), 0), run_dir=runs / "four-seed0", quiet=True, callbacks=half)
-    api.train(_entry().env, config=config_of(_entry(), 2), run_dir=runs / "four-seed2", quiet=True, callbacks=half)
+    api.train(
+        _entry().env,
+        config=config_of(_entry(), 0),
+        run_dir=runs / "four-seed0",
+        quiet=True,
+        callbacks=half,
+    )
+    api.train(
+        _entry().env,
+        config=config_of(_entry(), 2),
+        run_dir=runs / "four-seed2",
+        quiet=True,
+        callbacks=half,
+    )
     for file in (runs / "four-seed2" / "checkpoints").rglob("*.safetensors"):
         file.write_bytes(b"broken")
     assert command.reproduce(["tiny", "--seeds", "0", "1", "2", "--jobs", "2"]) == 1
@@ -160,7 +196,10 @@ def test_jobs_side_by_side_are_processes_and_share_the_machine(tiny: Path, capsy
     assert "(log: runs/reproduce/tiny/logs/four-seed2.log)" in out
     for seed in (0, 1):
         assert f"tiny four, seed {seed}: success" in out
-        assert json.loads((runs / f"four-seed{seed}" / "row.json").read_text())["shared_machine"] is True
+        assert (
+            json.loads((runs / f"four-seed{seed}" / "row.json").read_text())["shared_machine"]
+            is True
+        )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +227,9 @@ def test_mistakes_are_one_line(
     assert len(error.splitlines()) == 1
 
 
-def test_without_the_folder_it_says_where_to_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_folder_it_says_where_to_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hindsight.__file__", str(tmp_path / "site" / "a" / "b" / "__init__.py"))
     with pytest.raises(ValueError, match="clone the Hindsight repository"):
         folder.find(tmp_path)

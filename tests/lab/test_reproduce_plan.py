@@ -34,11 +34,18 @@ def mixed(tmp_path: Path) -> folder.Folder:
 
 
 def _job(name: str, minutes: float) -> SeedRun:
-    return SeedRun(Training(name, "hindsight/BitFlip-v0", home="x"), 0, Path(name), 1, minutes=minutes)
+    return SeedRun(
+        Training(name, "hindsight/BitFlip-v0", home="x"), 0, Path(name), 1, minutes=minutes
+    )
 
 
-def test_first_seeds_come_first_and_main_rows_before_others(mixed: folder.Folder, tmp_path: Path) -> None:
-    order = [(job.entry.slug, job.seed) for job in seed_runs(mixed, Request(["mixed"], runs_dir=tmp_path))]
+def test_first_seeds_come_first_and_main_rows_before_others(
+    mixed: folder.Folder, tmp_path: Path
+) -> None:
+    order = [
+        (job.entry.slug, job.seed)
+        for job in seed_runs(mixed, Request(["mixed"], runs_dir=tmp_path))
+    ]
     assert order == [("main", 0), ("side", 0), ("main", 1), ("side", 1)]
 
 
@@ -61,7 +68,8 @@ def test_what_runs_really_took_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(SeedRun, "done_line", lambda job: "done")
     pending = [_job("a", 5), _job("b", 3), _job("c", 2)]
-    # Both others were to fit into the 5 minutes left of 10; a took 8, and 2 minutes are enough for c only.
+    # Both others were to fit into the 5 minutes left of 10; a took 8, and 2 minutes are enough for
+    # c only.
     runner = Runner(pending, 1, take, 10, clock=lambda: now[0])
     runner.run()
     assert ran == ["a", "c"]
@@ -74,7 +82,8 @@ def test_costs_are_measured_or_estimated() -> None:
     minutes, measured = cost(here, push["selected"], 0)
     assert measured
     assert 6 < minutes < 8
-    # 1.3M steps: 81,000 updates of 512 at 28 us each are 19 minutes; simulation overlaps; evaluations come on top.
+    # 1.3M steps: 81,000 updates of 512 at 28 us each are 19 minutes; simulation overlaps;
+    # evaluations come on top.
     baselines = {entry.slug: entry for entry in here.entries("baselines")}
     slide = baselines["fetchslide-her"]
     assert isinstance(slide, Training)
@@ -85,7 +94,8 @@ def test_commands_repeat_the_settings() -> None:
     here = folder.find()
     table = {entry.slug: entry for entry in here.entries("table")}
     assert command(table["reach-two-8-512-ours"], 1) == (
-        "hindsight train FetchReach-v4 --preset paper-normalized --priority.queues two_queues --replay.replay-k 8 "
+        "hindsight train FetchReach-v4 --preset paper-normalized --priority.queues two_queues "
+        "--replay.replay-k 8 "
         "--updates-per-cycle 40 --agent.target-every 2 --steps 12000 --seed 1"
     )
 
@@ -100,7 +110,11 @@ def test_the_paper_table_is_whole() -> None:
         assert {"the paper's settings", "our settings"} <= columns
     literal = next(entry for entry in entries if entry.slug == "push-two-6-256-paper")
     config = config_of(literal, 0)
-    assert (str(literal.paper), config.batch_size, config.agent.normalize) == ("0.1125 (epoch 45)", 256, False)
+    assert (str(literal.paper), config.batch_size, config.agent.normalize) == (
+        "0.1125 (epoch 45)",
+        256,
+        False,
+    )
 
 
 def test_every_config_of_every_experiment_can_be_made() -> None:

@@ -1,4 +1,4 @@
-"""Measured rows: the reader refuses broken ones, importing refuses runs of other settings, tables are not stale."""
+"""Measured rows: broken ones and runs of other settings are refused, tables are not stale."""
 
 from __future__ import annotations
 
@@ -40,12 +40,21 @@ def row() -> dict[str, Any]:
         (lambda r: r["final"].update(success_rate=1.5), "a success rate cannot be 1.5"),
         (lambda r: r["best"].update(success_rate=float("nan")), "a success rate cannot be nan"),
         (lambda r: r["best"].update(step=10**9), "cannot be at step"),
-        (lambda r: r["curve"].extend([[10**6 + i, 1, 1] for i in range(60)]), "'curve' must have 1 to 60 points"),
+        (
+            lambda r: r["curve"].extend([[10**6 + i, 1, 1] for i in range(60)]),
+            "'curve' must have 1 to 60 points",
+        ),
         (lambda r: r["curve"].append([1, 1, 1]), "the steps of 'curve' must rise"),
         (lambda r: r["curve"].append([10**9, 1]), "a point of 'curve' must be 3 numbers"),
-        (lambda r: r["replay"].update(reached=[["a", 1]]), "a point of 'reached' must be 2 numbers"),
+        (
+            lambda r: r["replay"].update(reached=[["a", 1]]),
+            "a point of 'reached' must be 2 numbers",
+        ),
         (lambda r: r.update(stopped_at=5), "'stopped_at' must be the last step"),
-        (lambda r: r["config"].update(wings=2), "its config cannot be read: unknown setting 'wings'"),
+        (
+            lambda r: r["config"].update(wings=2),
+            "its config cannot be read: unknown setting 'wings'",
+        ),
         (lambda r: r["config"].update(seed=7), "seed 1, but its config has 7"),
     ],
 )
@@ -72,7 +81,12 @@ def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
 def test_every_measured_row_belongs_to_an_experiment_and_has_its_settings() -> None:
     """So that a changed preset is noticed: its results are those of other settings."""
     here = folder.find()
-    entries = {(e.home, e.slug): e for name in here.experiments for e in here.entries(name) if e.home == name}
+    entries = {
+        (e.home, e.slug): e
+        for name in here.experiments
+        for e in here.entries(name)
+        if e.home == name
+    }
     assert ROWS
     for path in ROWS:
         row = rows.read(path)
@@ -92,18 +106,25 @@ def test_all_tables_can_be_made() -> None:
     here = folder.find()
     for name in here.experiments:
         entries = here.entries(name)
-        made = tables.table(here[name], entries, [rows.rows_of(here.results, entry) for entry in entries])
+        made = tables.table(
+            here[name], entries, [rows.rows_of(here.results, entry) for entry in entries]
+        )
         empty = tables.table(here[name], entries, [{} for _ in entries])
         assert "not run" in empty
         widths = {line.count(" | ") for line in made.splitlines() if line.startswith("| ")}
         assert len(widths) <= 1, name
         if name == "table":
-            assert "| FetchPush | 6 | 256 | 40 | two_queues | 0.1125 (epoch 45) | not run |" in empty
+            assert (
+                "| FetchPush | 6 | 256 | 40 | two_queues | 0.1125 (epoch 45) | not run |" in empty
+            )
 
 
 def test_cells_by_hand() -> None:
-    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 2 and 0.7 at epoch 3: a mean of 0.50, and 0.60 that flatters."""
-    entry = Training("a", "hindsight/BitFlip-v0", line="bits", column="ours", epoch_steps=100, home="x")
+    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 2 and 0.7 at epoch 3: a mean of 0.50, and
+    0.60 that flatters."""
+    entry = Training(
+        "a", "hindsight/BitFlip-v0", line="bits", column="ours", epoch_steps=100, home="x"
+    )
     found = {
         seed: {
             "final": {"success_rate": 0.4 + 0.2 * seed},
@@ -123,10 +144,16 @@ def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[s
     here = folder.find()
     file = tmp_path / "experiments" / "push.py"
     (tmp_path / "experiments" / "results" / "push").mkdir(parents=True)
-    text = (here.path / "push.py").read_text().replace('preset="hper",', 'preset="hper", settings={"batch_size": 64},')
+    text = (
+        (here.path / "push.py")
+        .read_text()
+        .replace('preset="hper",', 'preset="hper", settings={"batch_size": 64},')
+    )
     file.write_text(text)
     rows.write(tmp_path / "experiments" / "results" / "push" / "hper-seed1.json", row)
-    with pytest.raises(HindsightError, match=r"measured with other settings .batch_size: 512, not 64"):
+    with pytest.raises(
+        HindsightError, match=r"measured with other settings .batch_size: 512, not 64"
+    ):
         tables.fill(folder.find(tmp_path), "<!-- table: push -->\n<!-- /table -->")
 
 
@@ -140,7 +167,9 @@ def test_importing_refuses_runs_of_other_settings(tmp_path: Path) -> None:
         "eval_episodes": 2,
         "agent.hidden": (8,),
     }
-    entry = Training("two", "hindsight/BitFlip-v0", settings=settings, env_kwargs={"bits": 2}, seeds=(0,))
+    entry = Training(
+        "two", "hindsight/BitFlip-v0", settings=settings, env_kwargs={"bits": 2}, seeds=(0,)
+    )
     here = folder.Folder(tmp_path, {"x": Experiment("X", "nowhere", (entry,))})
 
     def train(name: str, seed: int = 0, **other: Any) -> Path:
@@ -155,7 +184,12 @@ def test_importing_refuses_runs_of_other_settings(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     same = train("same", **{"checkpoint.keep": 1, "env_timeout": 9.0})
     row = rows.read(import_run(here, "x", same, True))
-    assert (row["slug"], row["steps"] >= 16, row["shared_machine"], len(row["curve"])) == ("two", True, True, 1)
+    assert (row["slug"], row["steps"] >= 16, row["shared_machine"], len(row["curve"])) == (
+        "two",
+        True,
+        True,
+        1,
+    )
     (same / "summary.json").unlink()
     with pytest.raises(HindsightError, match="has not ended"):
         import_run(here, "x", same, False)
@@ -163,7 +197,9 @@ def test_importing_refuses_runs_of_other_settings(tmp_path: Path) -> None:
 
 def test_measurements_are_imported_by_name(tmp_path: Path) -> None:
     entry = Measurement("fast", "replay", 1.0, home="x")
-    here = folder.Folder(tmp_path, {"x": Experiment("X", "nowhere", (entry,)), "y": Experiment("Y", "nowhere", ())})
+    here = folder.Folder(
+        tmp_path, {"x": Experiment("X", "nowhere", (entry,)), "y": Experiment("Y", "nowhere", ())}
+    )
     rows.write(tmp_path / "made" / "row.json", rows.measured_row(entry, 0, {"a": 1}, 2.0, False))
     assert rows.read(import_run(here, "x", tmp_path / "made", True))["shared_machine"] is True
     with pytest.raises(HindsightError, match="is no measurement of y, but of x fast"):

@@ -1,4 +1,4 @@
-"""Sweeps: what is planned, what is refused, and real trainings that are interrupted and continued."""
+"""Sweeps: what is planned and refused, and trainings that are interrupted and continued."""
 
 from __future__ import annotations
 
@@ -49,11 +49,15 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
         ("preset=her", ("preset", ["her"])),
     ],
 )
-def test_values_are_split_on_commas_outside_of_brackets(text: str, expected: tuple[str, list[str]]) -> None:
+def test_values_are_split_on_commas_outside_of_brackets(
+    text: str, expected: tuple[str, list[str]]
+) -> None:
     assert read_varied(text) == expected
 
 
-@pytest.mark.parametrize("text", ["replay_k", "=4", "replay.replay_k=", "replay.replay_k=4,,8", "a=linear(1,2"])
+@pytest.mark.parametrize(
+    "text", ["replay_k", "=4", "replay.replay_k=", "replay.replay_k=4,,8", "a=linear(1,2"]
+)
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(HindsightError, match="cannot read --vary"):
         read_varied(text)
@@ -119,10 +123,23 @@ def test_interrupted_and_continued(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first training is stopped half way and goes on; both end; a third call starts nothing."""
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled"))  # for the three processes together
+    monkeypatch.setenv(
+        "JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled")
+    )  # for the three processes together
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     directory = tmp_path / "sweep"
-    command = ["sweep", BITS, "--vary", "steps=9000,100", "--seeds", "0", "--jobs", "1", "--dir", directory]
+    command = [
+        "sweep",
+        BITS,
+        "--vary",
+        "steps=9000,100",
+        "--seeds",
+        "0",
+        "--jobs",
+        "1",
+        "--dir",
+        directory,
+    ]
     command += [*QUICK, "--no-video"]
     metrics = directory / "runs" / "steps-9000-seed0" / "metrics.jsonl"
 
@@ -172,7 +189,9 @@ def test_a_failed_training_is_reported_and_tried_again(
 ) -> None:
     """Its process is one that ends at once, with a line on stderr; every call starts it again."""
     calls = tmp_path / "calls"
-    program = f"import sys; open({str(calls)!r}, 'a').write('x'); sys.exit('hindsight: the disk is full')"
+    program = (
+        f"import sys; open({str(calls)!r}, 'a').write('x'); sys.exit('hindsight: the disk is full')"
+    )
     original = subprocess.Popen
 
     def fail(command: list[str], **options: object) -> object:

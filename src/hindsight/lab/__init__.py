@@ -1,1 +1,1 @@
-"""What studies runs: comparisons, reports, sweeps, the paper's experiments. The library never imports it."""
+"""What studies runs: compare, report, sweep, reproduce. The library never imports it."""

@@ -1,4 +1,4 @@
-"""The last equation of the paper's Appendix D, exactly, where states and goals can be enumerated; during a training.
+"""The last equation of the paper's Appendix D, exactly, and how it goes during a training.
 
 TRPO with hindsight replaces the gain of a new policy pi over the old one pi',
 
@@ -8,8 +8,9 @@ by a surrogate with the states that the old policy visits while it pursues *anot
 
     surrogate = E_g [ sum over steps of  E_{s ~ rho(pi'_g'),  a ~ pi_g}  A^{pi'_g}(s, a) ].
 
-The equation is their difference, for which the paper asks for a bound. `corrected` is the surrogate with the states of
-pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and its error is of second order.
+The equation is their difference, for which the paper asks for a bound. `corrected` is the surrogate
+with the states of pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and
+its error is of second order.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from hindsight.training.policy import Policy
 from hindsight.types import Array, Floats64
 
 SMALL_STEP = 0.01
-"""The share of an update at which the order of the error shows: halve the step, and a second-order error quarters."""
+"""The share of an update at which the order of the error shows: halve the step, and a
+second-order error quarters."""
 
 
 class Gap(NamedTuple):
@@ -53,25 +55,31 @@ def deterministic_tables(env: Any, horizon: int) -> Tables:
     """Enumerate a bit flip or rooms env in which an action leads to one state."""
     world = enumerated(env, horizon)
     if world.slip > 0:
-        raise HindsightError("the gap can be computed for bit flip and for rooms without slips only")
+        raise HindsightError(
+            "the gap can be computed for bit flip and for rooms without slips only"
+        )
     return world
 
 
 def compare(world: Tables, old: Array, new: Array) -> Gap:
-    """Gain and surrogates of a new policy [G, S, A] over an old one, both as probabilities of actions."""
+    """Gain and surrogates of a new policy over an old one, both as probabilities [G, S, A]."""
     old, new = old.astype(np.float64), new.astype(np.float64)
     advantage = advantages(world, old)  # [T, G, S, A]
     better = np.einsum("gsa,tgsa->tgs", new, advantage)
     goals = np.arange(len(world.goal))
     gain = corrected = surrogate = 0.0
     by_new, by_old = (np.repeat(world.start[None], len(goals), axis=0) for _ in range(2))  # [G, S]
-    # The old policy pursues g', and g is looked at: [g', g, S], the part of it that has reached neither.
+    # The old policy pursues g', and g is looked at: [g', g, S], the part of it that has reached
+    # neither.
     across = np.broadcast_to(world.start, (len(goals), len(goals), len(world.start))).copy()
     for t in range(world.horizon):
         gain += float((by_new * better[t]).sum(axis=1).mean())
         corrected += float((by_old * better[t]).sum(axis=1).mean())
         surrogate += float((across * better[t]).sum(axis=2).mean())
-        by_new, by_old = _move(world, by_new[:, None], new)[:, 0], _move(world, by_old[:, None], old)[:, 0]
+        by_new, by_old = (
+            _move(world, by_new[:, None], new)[:, 0],
+            _move(world, by_old[:, None], old)[:, 0],
+        )
         by_new[goals, world.goal] = by_old[goals, world.goal] = 0.0
         across = _move(world, across, old)
         across[goals, :, world.goal] = 0.0
@@ -80,7 +88,8 @@ def compare(world: Tables, old: Array, new: Array) -> Gap:
 
 
 def advantages(world: Tables, policy: Array) -> Floats64:
-    """A(s, a, g) with t steps taken [T, G, S, A]: reaching g with step t is worth (T - t) / T, and ends the episode."""
+    """A(s, a, g) with t steps taken [T, G, S, A]: reaching g with step t is worth (T - t) / T,
+    and ends the episode."""
     goals, states, actions = policy.shape
     reaches = world.after[None] == world.goal[:, None, None]  # [G, S, A]
     value = np.zeros((goals, states))
@@ -97,12 +106,16 @@ def _move(world: Tables, chance: Array, policy: Array) -> Array:
     matrix = np.zeros((len(policy), len(world.after), len(world.after)))
     rows = np.arange(len(world.after))
     for action in range(world.after.shape[1]):
-        matrix[:, rows, world.after[:, action]] += policy[:, :, action]  # an action leads to one state
+        matrix[:, rows, world.after[:, action]] += policy[
+            :, :, action
+        ]  # an action leads to one state
     return chance @ matrix
 
 
-def measure(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Iterator[dict[str, float]]:
-    """Train, and after every batch compare the policy with the one before: exact gain, surrogates, and their gaps."""
+def measure(
+    config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory
+) -> Iterator[dict[str, float]]:
+    """Train, and after every batch compare the policy with the one before it."""
     env = make_env()
     world, twin = deterministic_tables(env.unwrapped, spec.horizon), in_jax(env)
     if twin is None:
@@ -112,7 +125,9 @@ def measure(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> 
         if before is not None:
             old, new = (policy_table(world, p, p.parameters) for p in (before, progress.policy))
             whole = compare(world, old, new)
-            nearby = policy_table(world, before, _between(before.parameters, progress.policy.parameters, SMALL_STEP))
+            nearby = policy_table(
+                world, before, _between(before.parameters, progress.policy.parameters, SMALL_STEP)
+            )
             small = compare(world, old, nearby)
             yield {"batch": progress.cycle, "score": progress.metrics["eval/score"]} | {
                 f"{name}{suffix}": value

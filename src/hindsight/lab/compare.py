@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Compare:
-    """Compare runs: success over seeds with intervals, settings that differ, and what can be concluded.
+    """Compare runs: success over seeds with intervals, settings that differ, conclusions.
 
-    Runs that differ in seed only are one group. Directories that cannot be used are named and skipped: exit code 1;
-    2 if none can be used.
+    Runs that differ in seed only are one group. Directories that cannot be used are named and
+    skipped: exit code 1; 2 if none can be used.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -45,14 +45,16 @@ def compare(arguments: Sequence[str]) -> int:
         print(json.dumps(as_json(groups, skipped), indent=2))
     else:
         console = Console()
-        show(groups, console if console.is_terminal else Console(width=160))  # a pipe has no width: tables must fit
+        show(
+            groups, console if console.is_terminal else Console(width=160)
+        )  # a pipe has no width: tables must fit
     return 1 if skipped else 0
 
 
 def grouped(
     paths: Sequence[Path], labels: Sequence[str], command: str, reported: set[Skipped] | None = None
 ) -> tuple[list[Group], list[Skipped]]:
-    """The groups of runs, and the directories that cannot be used: named on stderr, unless they are in `reported`."""
+    """The groups of runs, and directories of no use: named on stderr unless in `reported`."""
     with needs_report():
         from hindsight.lab.groups import group
         from hindsight.lab.runs import load

@@ -20,7 +20,7 @@ FEW_SEEDS = 5
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A sentence, and what it rests on. Of two groups compared, `gap` is the first minus the second."""
+    """A sentence, and what it rests on. `gap` is that of the first group minus the second."""
 
     task: str
     verdict: Verdict
@@ -30,7 +30,7 @@ class Conclusion:
 
 
 def conclude(groups: Sequence[Group]) -> list[Conclusion]:
-    """A sentence for each comparison within an env, claims first, and one for all groups of a single seed."""
+    """A sentence per comparison within an env, claims first; one for all groups of one seed."""
     found: list[Conclusion] = []
     for task, members in tasks(groups).items():
         measured = sorted((g for g in members if g.finals), key=lambda g: -_value(g))
@@ -42,7 +42,9 @@ def conclude(groups: Sequence[Group]) -> list[Conclusion]:
         compared = [compare(task, first, second) for first, second in pairs]
         found += sorted(compared, key=lambda conclusion: _ORDER.index(conclusion.verdict))
         if len(several) == 1:
-            text = f"{_named(several[0])} reaches {several[0].final} on {task} ({_seeds(several[0])})."
+            text = (
+                f"{_named(several[0])} reaches {several[0].final} on {task} ({_seeds(several[0])})."
+            )
             found.append(Conclusion(task, "alone", text, (several[0].label,)))
         if single:
             numbers = ", ".join(f"{_named(g)} {g.final}" for g in single)
@@ -52,28 +54,43 @@ def conclude(groups: Sequence[Group]) -> list[Conclusion]:
 
 
 def compare(task: str, first: Group, second: Group) -> Conclusion:
-    """Which is better, if that can be said, of two groups of several seeds; `first` has the higher mean."""
+    """Which of two groups is better, if that can be said; `first` has the higher mean."""
     gap = difference(first.finals, second.finals)
     both = (first.label, second.label)
     numbers = f"{first.final} against {second.final}"
     same = len(first.finals) == len(second.finals)
     seeds = f"{_seeds(first)} each" if same else f"{_seeds(first)} and {_seeds(second)}"
-    neither = f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: {numbers}"
+    neither = (
+        f"No difference can be claimed between {_named(first)} and {_named(second)} on {task}: "
+        f"{numbers}"
+    )
     if gap.low <= 0 <= gap.high:
         return Conclusion(task, "no difference", f"{neither} ({seeds}).", both, gap)
     if gap.value <= episode_noise(first, second):
-        episodes = f"{len(first.finals) * first.episodes} and {len(second.finals) * second.episodes} episodes"
-        return Conclusion(
-            task, "too few episodes", f"{neither} is a gap that {episodes} can show by chance.", both, gap
+        episodes = (
+            f"{len(first.finals) * first.episodes} and {len(second.finals) * second.episodes} "
+            "episodes"
         )
-    text = f"{_named(first)} is better than {_named(second)} on {task}: {numbers} ({seeds}{_caution(first, second)})."
+        return Conclusion(
+            task,
+            "too few episodes",
+            f"{neither} is a gap that {episodes} can show by chance.",
+            both,
+            gap,
+        )
+    text = (
+        f"{_named(first)} is better than {_named(second)} on {task}: {numbers} "
+        f"({seeds}{_caution(first, second)})."
+    )
     return Conclusion(task, "better", text, both, gap)
 
 
 def episode_noise(first: Group, second: Group) -> float:
-    """The gap that equal policies show in 1 of 20 cases, because each was tested on so many episodes only.
+    """The gap that equal policies show in 1 of 20 cases, because each was tested on so many
+    episodes only.
 
-    Seeds that agree to the last digit have an interval of no width, however few episodes they were tested on.
+    Seeds that agree to the last digit have an interval of no width, however few episodes they were
+    tested on.
     """
     n, m = (len(g.finals) * g.episodes for g in (first, second))
     share = (n * _mean(first) + m * _mean(second)) / (n + m)
@@ -98,24 +115,26 @@ def notes(groups: Sequence[Group]) -> list[str]:
             found.append(f"On {task} not all were trained for as long: {listed} steps.")
     if any(1 < len(g.finals) < FEW_SEEDS for g in groups):
         found.append(
-            f"With fewer than {FEW_SEEDS} seeds an interval is little more than the range from the worst seed to the "
-            "best: it is too narrow more often than 1 time in 20."
+            f"With fewer than {FEW_SEEDS} seeds an interval is little more than the range from "
+            "the worst seed to the best: it is too narrow more often than 1 time in 20."
         )
     episodes = sorted({g.episodes for g in groups})
     listed = " or ".join(map(str, episodes))
     found.append(
         f"The result of a seed is its last evaluation, of {listed} greedy episodes: "
-        f"by chance alone it is off by up to {0.98 / sqrt(episodes[0]):.2f} where half of them succeed."
+        f"by chance alone it is off by up to {0.98 / sqrt(episodes[0]):.2f} where half of them "
+        "succeed."
     )
     found.append(
-        "Best is the highest of all evaluations of a run. It flatters: of many noisy numbers the highest is too high. "
-        "The paper's table shows it, so it is here, too; conclusions are drawn from the last evaluation."
+        "Best is the highest of all evaluations of a run. It flatters: of many noisy numbers the "
+        "highest is too high. The paper's table shows it, so it is here, too; conclusions are "
+        "drawn from the last evaluation."
     )
     return found
 
 
 def chance(first: int, second: int) -> float:
-    """How often so many seeds of two equal methods fall apart, all of one above all of the other."""
+    """How often all seeds of one of two equal methods are above all of the other."""
     return 2 / comb(first + second, first)
 
 

@@ -1,7 +1,9 @@
-"""Which estimate of the policy gradient points where: cosines with the exact gradient, on bit flip and four rooms.
+"""Which estimate of the policy gradient points where: cosines with the exact gradient, on bit flip
+and four rooms.
 
-A policy learns, by exact gradients or by HPG. On its way every estimator, with every baseline, estimates the gradient
-from the same batches of episodes. Values are exact, so that what differs is the estimate, and not a critic.
+A policy learns, by exact gradients or by HPG. On its way every estimator, with every baseline,
+estimates the gradient from the same batches of episodes. Values are exact, so that what differs is
+the estimate, and not a critic.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ BASELINES: tuple[Baseline, ...] = get_args(Baseline)
 TRACES = (0.95, 0.0)
 ADVANTAGES = tuple(f"advantage, lambda {trace:g}" for trace in TRACES)
 COLUMNS = (*BASELINES, "value, always", "td, always", *ADVANTAGES, f"{ADVANTAGES[0]}, always")
-"""Baselines as HPG subtracts them, then advantages as the learners with a critic use them: left out where the goal was
-chosen because of the episode itself, or (always) not."""
+"""Baselines as HPG subtracts them, then advantages as the learners with a critic use them: left
+out where the goal was chosen because of the episode itself, or (always) not."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,14 @@ def measure(
     batches: int,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Scores after each of these numbers of steps of Adam, and cosines after those that are `compared`."""
+    """Scores after so many `steps` of Adam, and cosines after those that are `compared`."""
     made = make(env, **kwargs)
     spec, twin = inspect(made, env), in_jax(made)
     assert twin is not None
     learner = make_learner(HPGConfig(waves=WAVES, rows=ROWS, entropy=Schedule.parse(ENTROPY)), spec)
-    setting = Setting(enumerated(made.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec))
+    setting = Setting(
+        enumerated(made.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec)
+    )
     first, second = jax.random.split(jax.random.key(seed))
     start = learner.init(first)
     found = (
@@ -100,11 +104,15 @@ def measure(
         "learnt_by": learnt_by,
         "episodes": episodes,
         "batches": batches,
-        "scores": [{"steps": number, **scores(setting, policy)} for number, policy in policies.items()],
+        "scores": [
+            {"steps": number, **scores(setting, policy)} for number, policy in policies.items()
+        ],
         "cosines": [
             {"steps": number, **row}
             for number in compared
-            for row in cosines(setting, policies[number], episodes, jax.random.split(second, batches))
+            for row in cosines(
+                setting, policies[number], episodes, jax.random.split(second, batches)
+            )
         ],
     }
 
@@ -125,27 +133,38 @@ def trained(setting: Setting, policy: Params, stops: tuple[int, ...]) -> Iterato
 
 
 def trained_by_hpg(
-    setting: Setting, learner: Learner, state: State, stops: tuple[int, ...], episodes: int, key: Tensor
+    setting: Setting,
+    learner: Learner,
+    state: State,
+    stops: tuple[int, ...],
+    episodes: int,
+    key: Tensor,
 ) -> Iterator[Params]:
     """The policy after each of these numbers of batches."""
     learn = learning(learner, setting.env, setting.scale, setting.world.horizon, episodes)
     rates, done = learner.rates(0.0), 0
     for stop in stops:
-        state, *_ = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done), rates)
+        state, *_ = learn(
+            state, jax.random.split(jax.random.fold_in(key, stop), stop - done), rates
+        )
         done = stop
         yield state.policy
 
 
 def scores(setting: Setting, policy: Params) -> dict[str, float]:
-    """Exact mean returns of the policy as it is and of its likeliest actions, in steps, as HPG counts them."""
+    """Exact mean returns of the policy and of its likeliest actions, in steps, as in HPG."""
     log_pi = setting.log_policy(policy)
     found = {"sampled": jnp.exp(log_pi), "greedy": greedy(log_pi)}
     horizon = setting.world.horizon
-    return {name: round(horizon * float(mean_return(setting.world, table)), 4) for name, table in found.items()}
+    return {
+        name: round(horizon * float(mean_return(setting.world, table)), 4)
+        for name, table in found.items()
+    }
 
 
 def cosines(setting: Setting, policy: Params, episodes: int, keys: Tensor) -> list[dict[str, Any]]:
-    """Of every estimate with the exact gradient: of one batch (mean and deviation, a batch per key), of their mean."""
+    """Of every estimate with the exact gradient: of one batch (mean and deviation, a batch per
+    key), of their mean."""
     exact = _flat(jax.jit(jax.grad(setting.mean_return))(policy))
     value = values(setting.world, jnp.exp(setting.log_policy(policy)))
 
@@ -154,10 +173,14 @@ def cosines(setting: Setting, policy: Params, episodes: int, keys: Tensor) -> li
         """All of them from one batch [estimators * columns, parameters]."""
         first, second = jax.random.split(key)
         keys = jax.random.split(first, episodes)
-        played = play(setting.env, setting.model, policy, setting.scale, setting.world.horizon, keys)
+        played = play(
+            setting.env, setting.model, policy, setting.scale, setting.world.horizon, keys
+        )
         hindsight = in_hindsight(played, len(setting.world.position), second)
         plain = estimated(setting, policy, value, as_pursued(played), ESTIMATORS[:1])
-        return jnp.concatenate([plain, estimated(setting, policy, value, hindsight, ESTIMATORS[1:])])
+        return jnp.concatenate(
+            [plain, estimated(setting, policy, value, hindsight, ESTIMATORS[1:])]
+        )
 
     single, total = [], 0.0
     for key in keys:
@@ -174,18 +197,26 @@ def cosines(setting: Setting, policy: Params, episodes: int, keys: Tensor) -> li
 
 
 def estimated(
-    setting: Setting, policy: Params, value: Tensor, batch: GoalBatch, estimators: Sequence[Estimator]
+    setting: Setting,
+    policy: Params,
+    value: Tensor,
+    batch: GoalBatch,
+    estimators: Sequence[Estimator],
 ) -> Tensor:
-    """The gradient as estimators find it in a batch, each with every baseline [estimators * columns, parameters].
+    """The gradient as estimators find it in a batch, each with every baseline [estimators *
+    columns, parameters].
 
-    Of hindsight goals only those that are goals of the env count: the learners also use the corners where it starts.
+    Of hindsight goals only those that are goals of the env count: the learners also use the corners
+    where it starts.
     """
     world = setting.world
     state, _ = _number(world.position, batch.observation)  # [N, T+1]
     goal, is_goal = _number(world.position[world.goal], batch.goal)  # [G, N or 1]
     goal, time = goal[..., None], jnp.arange(world.horizon + 1)
     result = outcome(batch.hit, batch.counts, batch.length, batch.ends, 1.0)
-    log_pi, pull = jax.vjp(lambda p: setting.log_policy(p)[goal, state[:, :-1], batch.action], policy)
+    log_pi, pull = jax.vjp(
+        lambda p: setting.log_policy(p)[goal, state[:, :-1], batch.action], policy
+    )
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
@@ -218,6 +249,7 @@ def _flat(gradient: Params) -> Tensor:
 
 
 def _cosine(found: Tensor, exact: Tensor) -> Array:
-    """Of each row [K, parameters] with one vector; 0 of a row that points nowhere, because no goal was reached."""
+    """Of each row [K, parameters] with one vector; 0 of a row that points nowhere, because no
+    goal was reached."""
     lengths = jnp.linalg.norm(found, axis=1) * jnp.linalg.norm(exact)
     return np.asarray(found @ exact / jnp.where(lengths > 0, lengths, 1.0))

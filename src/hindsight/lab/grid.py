@@ -1,4 +1,4 @@
-"""The runs of a sweep: every combination of the settings that vary, with every seed, checked before anything starts."""
+"""The runs of a sweep: every combination of settings with every seed, checked beforehand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hindsight.settings import with_settings
 from hindsight.training.run import Run, config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
-"""What is no setting of a config, but decides where it begins: given to `hindsight train` as an option."""
+"""No settings, but options of `hindsight train` that decide which settings it begins with."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,19 @@ class GridRun:
         cli = ["-m", "hindsight.cli"]
         if self.state() == "interrupted":
             return [*cli, "resume", str(self.run_dir), "--quiet"]
-        if self.run_dir.is_dir():  # killed before its first checkpoint: there is nothing to continue
+        if (
+            self.run_dir.is_dir()
+        ):  # killed before its first checkpoint: there is nothing to continue
             shutil.rmtree(self.run_dir)
-        return [*cli, "train", "--config", str(self.config_path), "--run-dir", str(self.run_dir), "--quiet"]
+        return [
+            *cli,
+            "train",
+            "--config",
+            str(self.config_path),
+            "--run-dir",
+            str(self.run_dir),
+            "--quiet",
+        ]
 
     def start_line(self, state: State) -> str:
         return f"{self.name} {'continues' if state == 'interrupted' else 'starts'}"
@@ -56,21 +66,29 @@ class GridRun:
         return f"{self.name} is finished, success {last_evaluation(self.run_dir)[1]}"
 
 
-def grid(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> list[GridRun]:
-    """All trainings, in the order in which they start: the first seed of every setting comes before the second."""
+def grid(
+    directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]
+) -> list[GridRun]:
+    """All trainings in their order: first seeds of all settings before second ones."""
     varied = dict(read_varied(text) for text in vary)
     if len(varied) < len(vary):
-        raise HindsightError("--vary names a setting twice: give all its values at once, as NAME=V1,V2")
+        raise HindsightError(
+            "--vary names a setting twice: give all its values at once, as NAME=V1,V2"
+        )
     if "seed" in varied:
         raise HindsightError("seeds are given by --seeds, not by --vary")
     if len(set(seeds)) < len(seeds) or not seeds:
         raise HindsightError("--seeds must be different numbers, such as 0 1 2")
-    combinations = list(itertools.product(*([(name, value) for value in varied[name]] for name in varied)))
+    combinations = list(
+        itertools.product(*([(name, value) for value in varied[name]] for name in varied))
+    )
     configs = [_config(arguments, combination) for combination in combinations]
     for i, found in enumerate(configs):
         if found in configs[:i]:
             twin = combinations[configs.index(found)]
-            raise HindsightError(f"the same settings twice: {_text(twin)} and {_text(combinations[i])}")
+            raise HindsightError(
+                f"the same settings twice: {_text(twin)} and {_text(combinations[i])}"
+            )
     names = _names(combinations)
     return [
         _grid_run(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed))
@@ -80,7 +98,7 @@ def grid(directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: 
 
 
 def read_varied(text: str) -> tuple[str, list[str]]:
-    """`NAME=V1,V2` as name and values; commas inside of brackets, as in linear(8, 1), do not separate."""
+    """`NAME=V1,V2` as name and values; commas in brackets, as in linear(8, 1), do not count."""
     name, equals, values = text.partition("=")
     found, depth = [""], 0
     for character in values:
@@ -91,7 +109,9 @@ def read_varied(text: str) -> tuple[str, list[str]]:
             found[-1] += character
     found = [value.strip() for value in found]
     if not equals or not name.strip() or not all(found) or depth != 0:
-        raise HindsightError(f"cannot read --vary {text!r}: write NAME=V1,V2, as replay.replay_k=4,8")
+        raise HindsightError(
+            f"cannot read --vary {text!r}: write NAME=V1,V2, as replay.replay_k=4,8"
+        )
     return name.strip().replace("-", "_"), found
 
 
@@ -112,7 +132,9 @@ def _value(text: str) -> Any:
     """A number, true or false, none, a tuple, or else the text itself (names, schedules)."""
     known = {"true": True, "false": False, "none": None}
     if text.lower() in known:
-        return text if text == "none" else known[text.lower()]  # `none` is a value of priority.index
+        return (
+            text if text == "none" else known[text.lower()]
+        )  # `none` is a value of priority.index
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -123,7 +145,9 @@ def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     """Names of directories: short, and the same whenever the same command is given."""
     names: list[str] = []
     for combination in combinations:
-        text = "-".join(f"{name.rpartition('.')[2]}-{value}" for name, value in combination) or "run"
+        text = (
+            "-".join(f"{name.rpartition('.')[2]}-{value}" for name, value in combination) or "run"
+        )
         name = re.sub(r"[^\w.+-]+", "_", text).strip("_")[:100]
         names.append(name if name not in names else f"{name}-{len(names)}")
     return names
@@ -132,8 +156,16 @@ def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
 def _grid_run(directory: Path, name: str, found: api.AnyConfig) -> GridRun:
     run_dir = directory / "runs" / name
     if (run_dir / "config.json").is_file() and read_config(run_dir) != found:
-        raise HindsightError(f"{run_dir} was trained with other settings: choose another --dir, or remove it")
-    return GridRun(name, found, run_dir, directory / "configs" / f"{name}.json", directory / "logs" / f"{name}.log")
+        raise HindsightError(
+            f"{run_dir} was trained with other settings: choose another --dir, or remove it"
+        )
+    return GridRun(
+        name,
+        found,
+        run_dir,
+        directory / "configs" / f"{name}.json",
+        directory / "logs" / f"{name}.log",
+    )
 
 
 def write_configs(runs: Sequence[GridRun]) -> None:
@@ -143,7 +175,9 @@ def write_configs(runs: Sequence[GridRun]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         run.config_path.write_bytes(config_file(run.config))
         if read_config(run.config_path) != run.config:
-            raise HindsightError(f"the settings of {run.name} are not what {run.config_path} gives back")
+            raise HindsightError(
+                f"the settings of {run.name} are not what {run.config_path} gives back"
+            )
 
 
 def _text(combination: Sequence[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""Runs that differ in seed only, together; what each group is called, and the settings in which groups differ."""
+"""Runs that differ in seed only, as groups; their labels, and the settings that differ."""
 
 from __future__ import annotations
 
@@ -11,9 +11,25 @@ from hindsight.errors import HindsightError
 from hindsight.lab.runs import LoadedRun
 from hindsight.lab.statistics import Estimate, estimate
 
-_TELLING = ("agent.method", "priority.index", "priority.queues", "agent.hindsight", "replay.", "priority.", "agent.")
+_TELLING = (
+    "agent.method",
+    "priority.index",
+    "priority.queues",
+    "agent.hindsight",
+    "replay.",
+    "priority.",
+    "agent.",
+)
 """What says most about a method comes first in a label."""
-_SECONDARY = ("steps", "eval_every", "eval_episodes", "checkpoint.", "env_timeout", "env_failures", "simulator")
+_SECONDARY = (
+    "steps",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint.",
+    "env_timeout",
+    "env_failures",
+    "simulator",
+)
 """What says least comes last."""
 
 _SEED = re.compile(r"[-_.]?seed[-_.]?\d+(-\d+)?$|[-_.]s?\d+$")
@@ -39,7 +55,9 @@ class Group:
     def task(self) -> str:
         """What makes results comparable: the env and its arguments."""
         config = self.runs[0].config
-        arguments = ", ".join(f"{name} {value}" for name, value in sorted(config.env_kwargs.items()))
+        arguments = ", ".join(
+            f"{name} {value}" for name, value in sorted(config.env_kwargs.items())
+        )
         return f"{config.env} with {arguments}" if arguments else config.env
 
     @property
@@ -72,7 +90,7 @@ class Group:
 
     @cached_property
     def best(self) -> Estimate | None:
-        """The highest of all evaluations of each run: chance alone makes it higher than the last."""
+        """The highest evaluation of each run: chance alone makes it higher than the last."""
         best = [run.best for run in self.runs if run.best is not None]
         return estimate(best) if best else None
 
@@ -113,15 +131,20 @@ def _range(values: Sequence[float], form: str) -> str:
 
 
 def group(runs: Sequence[LoadedRun], labels: Sequence[str] = ()) -> list[Group]:
-    """The groups, in the order in which their first run was given, under short names or the given labels."""
+    """The groups, in the order of their first runs, under short names or the given labels."""
     found: dict[tuple[tuple[str, str], ...], list[LoadedRun]] = {}
     for run in runs:
         found.setdefault(tuple(sorted(run.settings.items())), []).append(run)
-    groups = [Group("", tuple(sorted(members, key=lambda run: run.config.seed))) for members in found.values()]
+    groups = [
+        Group("", tuple(sorted(members, key=lambda run: run.config.seed)))
+        for members in found.values()
+    ]
     if not labels:
         labels = short_labels(groups)
     elif len(labels) != len(groups):
-        raise HindsightError(f"{len(labels)} labels for {len(groups)} groups: {', '.join(short_labels(groups))}")
+        raise HindsightError(
+            f"{len(labels)} labels for {len(groups)} groups: {', '.join(short_labels(groups))}"
+        )
     elif len(set(labels)) < len(labels):
         raise HindsightError("two labels are the same")
     return [replace(g, label=label) for g, label in zip(groups, labels, strict=True)]
@@ -136,14 +159,14 @@ def tasks(groups: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def differing(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Settings that are not the same in all groups: their values, group by group; a dash where one has none."""
+    """Settings in which groups differ: their values, group by group; a dash for none."""
     names = dict.fromkeys(name for g in groups for name in g.settings)
     values = {name: [g.settings.get(name, "–") for g in groups] for name in names}  # noqa: RUF001
     return {name: row for name, row in values.items() if len(set(row)) > 1}
 
 
 def short_labels(groups: Sequence[Group]) -> list[str]:
-    """What the runs' directories are called but for the seed, if that tells the groups apart, else settings."""
+    """The names of directories without seeds, if they tell the groups apart, else settings."""
     stems = [{_SEED.sub("", run.path.resolve().name) for run in g.runs} for g in groups]
     names = [stem for found in stems for stem in found]
     if all(names) and len(names) == len(set(names)) == len(groups):
@@ -152,26 +175,38 @@ def short_labels(groups: Sequence[Group]) -> list[str]:
 
 
 def setting_labels(groups: Sequence[Group]) -> list[str]:
-    """As few settings as tell the groups of an env apart, the most telling first; the env where there are several."""
+    """As few settings as tell the groups of an env apart; the env, where there are several."""
     labels = [""] * len(groups)
     envs = tasks(groups)
     for task, members in envs.items():
         chosen: dict[str, list[str]] = {}
         left = dict(sorted(differing(members).items(), key=lambda item: _rank(item[0])))
         while left and _kinds(chosen, len(members)) < len(members):
-            name = max(left, key=lambda name: _kinds(chosen | {name: left[name]}, len(members)))  # the first of equals
+            name = max(
+                left, key=lambda name: _kinds(chosen | {name: left[name]}, len(members))
+            )  # the first of equals
             chosen[name] = left.pop(name)
         for i, member in enumerate(members):
-            said = [_said(name, values[i]) for name, values in chosen.items() if _applies(name, member.settings)]
+            said = [
+                _said(name, values[i])
+                for name, values in chosen.items()
+                if _applies(name, member.settings)
+            ]
             place = task if len(envs) > 1 else ""
             label = ", ".join(filter(None, (place, ", ".join(said) or member.method)))
-            labels[groups.index(member)] = label if label not in labels else f"{label} ({labels.count(label) + 1})"
+            labels[groups.index(member)] = (
+                label if label not in labels else f"{label} ({labels.count(label) + 1})"
+            )
     return labels
 
 
 def _applies(name: str, settings: dict[str, str]) -> bool:
     """Whether a group has the setting, and uses it: without priorities, theirs say nothing."""
-    idle = name.startswith("priority.") and name != "priority.index" and settings.get("priority.index") == "none"
+    idle = (
+        name.startswith("priority.")
+        and name != "priority.index"
+        and settings.get("priority.index") == "none"
+    )
     return name in settings and not idle
 
 

@@ -1,4 +1,4 @@
-"""Runs jobs, here or side by side in processes of their own, until all are done or there is no time left.
+"""Runs jobs, here or side by side in processes, until all are done or there is no time left.
 
     pending ──► running ──► done
                   ├───────► failed         its reason is printed, and the others go on
@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from hindsight.errors import HindsightError
 from hindsight.saving.metrics import read_metrics
@@ -59,7 +66,7 @@ class Job(Protocol):
         """As its files say: pending, interrupted, running (in some process), or done."""
 
     def command(self, left: float) -> list[str]:
-        """Arguments of a Python process that runs it in so many minutes, or saves it and exits with OUT_OF_TIME."""
+        """Arguments of a Python process that runs it; OUT_OF_TIME if `left` minutes are too few."""
 
     def start_line(self, state: State) -> str: ...
     def done_line(self) -> str: ...
@@ -71,9 +78,9 @@ J = TypeVar("J", bound=Job)
 class Runner(Generic[J]):
     """Starts jobs in their order, at most `limit` at a time.
 
-    `here` runs a job in this process, and is given the minutes left; without it each has a process of its own. Those
-    are in process groups of their own: Ctrl-C reaches them through us, once, because a second signal would end them
-    before they have saved themselves.
+    `here` runs a job in this process, and is given the minutes left; without it each has a process
+    of its own. Those are in process groups of their own: Ctrl-C reaches them through us, once,
+    because a second signal would end them before they have saved themselves.
     """
 
     def __init__(
@@ -100,8 +107,11 @@ class Runner(Generic[J]):
         return [job for job in self.jobs if self.states[job.name] in ("pending", "interrupted")]
 
     def run(self) -> None:
-        """Until nothing can be started. SIGINT and SIGTERM stop all jobs, saved, and are raised then."""
-        with StopSignals() if self.here is None else contextlib.nullcontext() as stop, self._display:
+        """Until nothing can be started. SIGINT and SIGTERM stop all jobs, saved, and are raised."""
+        with (
+            StopSignals() if self.here is None else contextlib.nullcontext() as stop,
+            self._display,
+        ):
             while self._advance():
                 time.sleep(POLL)
                 if stop is not None and stop.received is not None:
@@ -141,7 +151,9 @@ class Runner(Generic[J]):
             except HindsightError as error:
                 code, reason = 2, str(error)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"stopped in {job.name}; to go on: the same command again") from None
+                raise KeyboardInterrupt(
+                    f"stopped in {job.name}; to go on: the same command again"
+                ) from None
             self._ended(job, code, reason)
             return
         job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +172,9 @@ class Runner(Generic[J]):
             self._display.end(job, job.done_line())
         elif code == OUT_OF_TIME:
             self.states[job.name] = "interrupted"
-            self._display.end(job, f"{job.name}: the minutes are used up; the same command goes on with it")
+            self._display.end(
+                job, f"{job.name}: the minutes are used up; the same command goes on with it"
+            )
         else:
             self.states[job.name] = "failed"
             self.failures[job.name] = reason
@@ -197,8 +211,10 @@ def training_state(run: Run, end: int) -> State:
 
 
 def default_limit() -> int:
-    """One job per two cores that this process may use, at least one: a training uses two threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """One job per two cores, at least one: a training uses two threads."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, cores // 2)
 
 
@@ -218,7 +234,7 @@ def _last_line(log: Path) -> str:
 
 
 class _Display:
-    """On a terminal a bar per training and one for all, elsewhere a line whenever one begins or ends."""
+    """On a terminal a bar per job and one for all; everywhere a line when one begins or ends."""
 
     def __init__(self, total: int, console: Console, bars: bool) -> None:
         self.console = console
@@ -258,4 +274,6 @@ class _Display:
             for job in running:
                 step, success = last_evaluation(job.run_dir)
                 completed = min(step, job.steps)
-                self._bar.update(self._tasks[job.name], completed=completed, success=f"steps, success {success}")
+                self._bar.update(
+                    self._tasks[job.name], completed=completed, success=f"steps, success {success}"
+                )

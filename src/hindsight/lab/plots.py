@@ -1,4 +1,4 @@
-"""The one plotter: lines with bands on axes, in colours and dashes that can be told apart, and learning curves."""
+"""The plotter: lines with bands on axes, in colours and dashes for everyone; learning curves."""
 
 from __future__ import annotations
 
@@ -52,19 +52,29 @@ def save(figure: Figure, path: Path, dpi: int = 110) -> None:
     plt.close(figure)
 
 
-def learning_curves(groups: Sequence[Group], path: Path, title: str, against: Against = "both") -> None:
-    """Success against steps, minutes or both: a line per group (interquartile mean), a band for its interval."""
+def learning_curves(
+    groups: Sequence[Group], path: Path, title: str, against: Against = "both"
+) -> None:
+    """Success against steps, minutes or both: interquartile means with their intervals."""
     if path.suffix not in (".png", ".svg", ".pdf", ".jpg"):
-        raise HindsightError(f"cannot write {path}: the name of a figure ends in .png, .svg, .pdf or .jpg")
+        raise HindsightError(
+            f"cannot write {path}: the name of a figure ends in .png, .svg, .pdf or .jpg"
+        )
     columns: list[series.Against] = ["steps", "minutes"] if against == "both" else [against]
     size = (5 * len(columns) + 2 * (len(columns) == 1), 4)
-    figure, grid = plt.subplots(1, len(columns), figsize=size, sharey=True, layout="constrained", squeeze=False)
+    figure, grid = plt.subplots(
+        1, len(columns), figsize=size, sharey=True, layout="constrained", squeeze=False
+    )
     for axis, x in zip(grid[0], columns, strict=True):
         for i, group in enumerate(groups):
             line = series.success(group, x, i)
             if line is None:
                 raise HindsightError(f"{group.runs[0].path} has no evaluation yet")
-            draw_line(axis, line, label=f"{line.label} ({line.seeds} seeds)" if line.seeds > 1 else line.label)
+            draw_line(
+                axis,
+                line,
+                label=f"{line.label} ({line.seeds} seeds)" if line.seeds > 1 else line.label,
+            )
         name_axes(axis, series.AXES[x])
     grid[0, 0].set(ylabel="success rate", ylim=(-0.02, 1.02))
     if len(groups) > 1 or len(groups[0].runs) > 1:

@@ -23,7 +23,7 @@ SECONDS = 10.0
 
 @dataclass
 class Report:
-    """Write what runs say as one page that needs no network: curves, what was replayed, settings, video, conclusions.
+    """Write one page that needs no network: curves, replay, settings, video, conclusions.
 
     Directories that cannot be used are named and skipped: exit code 1; 2 if none can be used.
     """
@@ -33,13 +33,14 @@ class Report:
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
     """The page."""
     labels: tuple[str, ...] = ()
-    """A name per group, in the order of the runs; by default what their directories or settings are called."""
+    """A name per group, in the order of the runs; by default what their directories or settings
+    are called."""
     title: str = ""
     video: bool = True
     """Show a video of the best policy of every env."""
     watch: Annotated[float | None, tyro.conf.arg(metavar="[SECONDS]")] = None
-    """Write the page again every so many seconds (10) until no run is running; the browser follows. The video comes
-    with the last one."""
+    """Write the page again every so many seconds (10) until no run is running; the browser
+    follows. The video comes with the last one."""
 
 
 def report(arguments: Sequence[str]) -> int:
@@ -47,7 +48,9 @@ def report(arguments: Sequence[str]) -> int:
     if options.output.suffix not in (".html", ".htm"):
         raise HindsightError(f"cannot write {options.output}: the name of a page ends in .html")
     if not options.output.parent.is_dir():
-        raise HindsightError(f"cannot write {options.output}: there is no directory {options.output.parent}")
+        raise HindsightError(
+            f"cannot write {options.output}: there is no directory {options.output.parent}"
+        )
     if options.watch is not None and not 1 <= options.watch < 1e6:
         raise HindsightError(f"--watch must be 1 second or more, got {options.watch:g}")
     reported: set[Skipped] = set()

@@ -1,4 +1,4 @@
-"""Reading run directories for a comparison: what they hold, in which state they are, and why some cannot be used."""
+"""Reading run directories: what they hold, their state, and why some cannot be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hindsight.types import Array
 
 SUCCESS = "eval/success_rate"
 IGNORED = ("seed", "workers")
-"""Settings in which the runs of one group may differ: results do not depend on the number of workers."""
+"""Settings in which runs of a group may differ: results do not depend on workers."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class LoadedRun:
         """Steps, minutes and values of a metric, where it was written and is finite."""
         found = [row for row in self.rows if key in row and math.isfinite(row[key])]
         steps, seconds, values = (
-            np.array([row[name] for row in found], np.float64) for name in ("step", "time/total", key)
+            np.array([row[name] for row in found], np.float64)
+            for name in ("step", "time/total", key)
         )
         return steps, seconds / 60, values
 
@@ -99,7 +100,9 @@ def load(paths: Sequence[Path]) -> tuple[list[LoadedRun], list[Skipped]]:
             _refuse_twin(found, runs)
         except HindsightError as error:
             # Most messages begin with the path, which is named anyway.
-            skipped.append(Skipped(path, str(error).removeprefix(f"{path} ").removeprefix(f"{path}/")))
+            skipped.append(
+                Skipped(path, str(error).removeprefix(f"{path} ").removeprefix(f"{path}/"))
+            )
         except OSError as error:
             skipped.append(Skipped(path, f"cannot be read: {error.strerror or error}"))
         else:
@@ -138,7 +141,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _refuse_twin(found: LoadedRun, runs: Sequence[LoadedRun]) -> None:
-    """The same seed with the same settings gives the same result: counted twice, it would pretend to be evidence."""
+    """The same settings and seed give the same result: twice, it is no more evidence."""
     for other in runs:
         if other.path.resolve() == found.path.resolve():
             raise HindsightError("is given twice: counted once")

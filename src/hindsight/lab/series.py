@@ -1,4 +1,4 @@
-"""What a group's runs did during training, as lines with bands: interquartile mean over seeds and its interval."""
+"""What a group's runs did during training, as lines with bands over seeds."""
 
 from __future__ import annotations
 
@@ -46,20 +46,22 @@ REPLAYED = (
         "replay/alternate_per_actual",
         "Alternate goals per actual goal",
         "alternate / actual",
-        "In what was replayed. With one queue the TD errors decide it: the paper saw it fall from about 6 to about 4.",
+        "In what was replayed. With one queue the TD errors decide it: the paper saw it fall "
+        "from about 6 to about 4.",
     ),
     Quantity(
         "replay/reached",
         "Share of r = 0",
         "share of transitions",
-        "Replayed transitions whose goal is reached. Near 0 there is nothing to learn from; near 1, as in uniform "
-        "replay while no object moves, the agent learns to do nothing.",
+        "Replayed transitions whose goal is reached. Near 0 there is nothing to learn from; near "
+        "1, as in uniform replay while no object moves, the agent learns to do nothing.",
     ),
     Quantity(
         "replay/priority_age",
         "Age of the priorities",
         "collections ago",
-        "How long ago the priorities of the replayed pairs were set. Old ones belong to another network.",
+        "How long ago the priorities of the replayed pairs were set. Old ones belong to another "
+        "network.",
     ),
     Quantity(
         "replay/effective_share",
@@ -71,14 +73,21 @@ REPLAYED = (
         "replay/time_quarter_1",
         "From the first quarter of an episode",
         "share of transitions",
-        "Replayed transitions from the first quarter of the time limit; 0.25 if all steps were replayed alike.",
+        "Replayed transitions from the first quarter of the time limit; 0.25 if all steps were "
+        "replayed alike.",
     ),
-    Quantity("replay/duplicates", "Duplicates", "share of the batch", "Transitions that a batch holds more than once."),
+    Quantity(
+        "replay/duplicates",
+        "Duplicates",
+        "share of the batch",
+        "Transitions that a batch holds more than once.",
+    ),
     Quantity(
         "train/moved",
         "Episodes in which the goal moved",
         "share of episodes",
-        "Collected episodes whose achieved goal changed: the others have nothing to teach in hindsight.",
+        "Collected episodes whose achieved goal changed: the others have nothing to teach in "
+        "hindsight.",
     ),
 )
 LEARNT = (
@@ -86,10 +95,15 @@ LEARNT = (
         "learn/effective_sample_size",
         "Effective sample size",
         "share of the episodes",
-        "Of the importance weights, mean over goals and steps: near 0 a few episodes decide everything.",
+        "Of the importance weights, mean over goals and steps: near 0 a few episodes decide "
+        "everything.",
     ),
-    Quantity("learn/kl", "KL divergence of an update", "nats", "How far an update moves the policy."),
-    Quantity("learn/entropy", "Entropy of the policy", "nats", "Near 0 the policy has made up its mind."),
+    Quantity(
+        "learn/kl", "KL divergence of an update", "nats", "How far an update moves the policy."
+    ),
+    Quantity(
+        "learn/entropy", "Entropy of the policy", "nats", "Near 0 the policy has made up its mind."
+    ),
     Quantity(
         "learn/largest_ratio",
         "Largest importance weight",
@@ -111,7 +125,7 @@ def success(group: Group, against: Against, style: int) -> Line | None:
 
 
 def line(group: Group, key: str, against: Against, style: int) -> Line | None:
-    """A metric over a group's runs; None if none of them has it. Runs without it (yet) are left out."""
+    """A metric over those runs of a group that have it (yet); None if none has."""
     found = [run.series(key) for run in group.runs]
     found = [series for series in found if len(series[0])]
     if not found:
@@ -121,12 +135,14 @@ def line(group: Group, key: str, against: Against, style: int) -> Line | None:
     values = np.array([series[2][:count] for series in found])
     x, values = _thinned(x, values, whole=key == SUCCESS)
     estimates = [estimate(column.tolist()) for column in values.T]
-    y, low, high = (np.array([getattr(e, name) for e in estimates]) for name in ("value", "low", "high"))
+    y, low, high = (
+        np.array([getattr(e, name) for e in estimates]) for name in ("value", "low", "high")
+    )
     return Line(group.label, x, y, low, high, len(found), style)
 
 
 def _thinned(x: Array, values: Array, whole: bool) -> tuple[Array, Array]:
-    """At most POINTS columns: some of them if they must stay what was measured, else means of neighbours."""
+    """At most POINTS columns: some of them (`whole`), or means of neighbours."""
     count = values.shape[1]
     if count <= POINTS:
         return x, values

@@ -21,16 +21,21 @@ class Estimate:
     seeds: int
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]" if self.seeds > 1 else f"{self.value:.2f}"
+        return (
+            f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+            if self.seeds > 1
+            else f"{self.value:.2f}"
+        )
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """The mean of the middle half. Fewer than four values have no quarter to leave out: their mean."""
+    """The mean of the middle half; of fewer than four values, of all."""
     return float(stats.trim_mean(np.asarray(values, float), 0.25))
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Interquartile mean over seeds, and how far it could be off: percentile bootstrap, the same for the same values.
+    """Interquartile mean over seeds, and how far it could be off: percentile bootstrap, the same
+    for the same values.
 
     One value has no interval: low and high are the value itself.
     """
@@ -41,11 +46,13 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Interquartile mean of a minus that of b; a difference can be claimed if its interval leaves out 0."""
+    """Interquartile mean of a minus that of b; they differ if its interval leaves out 0."""
     rng = np.random.default_rng(0)
     x, y = np.asarray(a, float), np.asarray(b, float)
     gaps = stats.trim_mean(rng.choice(x, (_DRAWS, len(x))), 0.25, axis=1) - stats.trim_mean(
         rng.choice(y, (_DRAWS, len(y))), 0.25, axis=1
     )
     low, high = np.quantile(gaps, [0.025, 0.975])
-    return Estimate(interquartile_mean(a) - interquartile_mean(b), float(low), float(high), min(len(x), len(y)))
+    return Estimate(
+        interquartile_mean(a) - interquartile_mean(b), float(low), float(high), min(len(x), len(y))
+    )

@@ -20,17 +20,18 @@ _OWN = ("--vary", "--seeds", "--jobs", "--dir", "--video", "--no-video")
 
 @dataclass
 class Sweep:
-    """Train settings x seeds side by side: ENV --vary NAME=V1,V2 --seeds 0 1 2, and any option of `hindsight train`.
+    """Train settings x seeds side by side: ENV --vary NAME=V1,V2 --seeds 0 1 2, and any option of
+    `hindsight train`.
 
-    The same command again goes on: finished runs are not repeated, stopped ones are continued, failed ones are tried
-    again. Ctrl-C stops all of them, saved. Exit code 1 if one failed.
+    The same command again goes on: finished runs are not repeated, stopped ones are continued,
+    failed ones are tried again. Ctrl-C stops all of them, saved. Exit code 1 if one failed.
     """
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Gymnasium id of a goal env."""
     vary: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=V1,V2")] = ()
-    """A setting and its values, as "replay.replay_k=4,linear(8, 1)"; also preset=her,hper, method=hpg,ppo and
-    env.bits=8,16. Several times: all combinations."""
+    """A setting and its values, as "replay.replay_k=4,linear(8, 1)"; also preset=her,hper,
+    method=hpg,ppo and env.bits=8,16. Several times: all combinations."""
     seeds: tuple[int, ...] = (0, 1, 2)
     jobs: int = 0
     """Trainings at a time. 0: one per two cores, because a training uses two threads."""
@@ -46,11 +47,15 @@ def sweep(arguments: Sequence[str]) -> int:
         parse(Sweep, ["--help"], "hindsight sweep")
     env = env_argument(rest)
     if env is None:
-        raise HindsightError("which env? For example: hindsight sweep FetchReach-v4 --vary replay.replay_k=4,8")
+        raise HindsightError(
+            "which env? For example: hindsight sweep FetchReach-v4 --vary replay.replay_k=4,8"
+        )
     options = parse(Sweep, [env, *own], "hindsight sweep")
     for name in ("--run-dir", "--seed", "--quiet"):
         if any(token.partition("=")[0] == name for token in rest):
-            raise HindsightError(f"{name} is not for a sweep{': use --seeds' if name == '--seed' else ''}")
+            raise HindsightError(
+                f"{name} is not for a sweep{': use --seeds' if name == '--seed' else ''}"
+            )
     if options.jobs < 0:
         raise HindsightError(f"--jobs must be 0 or more, got {options.jobs}")
     directory = options.dir or Path("sweeps") / re.sub(r"[^\w.-]+", "-", env)
@@ -65,7 +70,9 @@ def sweep(arguments: Sequence[str]) -> int:
         raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
     runner = Runner(runs, options.jobs or default_limit())
     runner.run()
-    skipped, _ = write_page([run.run_dir for run in runs], directory / "report.html", video=options.video)
+    skipped, _ = write_page(
+        [run.run_dir for run in runs], directory / "report.html", video=options.video
+    )
     print(f"page: {directory / 'report.html'}")
     for name, reason in runner.failures.items():
         print(f"hindsight: {name} failed: {reason}", file=sys.stderr)

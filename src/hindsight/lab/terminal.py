@@ -18,7 +18,10 @@ from hindsight.lab.statistics import Estimate
 
 def show(groups: Sequence[Group], console: Console) -> None:
     """Overview, settings that differ, conclusions and notes."""
-    table = Table(title="Success: interquartile mean over seeds [95 % bootstrap interval]", title_justify="left")
+    table = Table(
+        title="Success: interquartile mean over seeds [95 % bootstrap interval]",
+        title_justify="left",
+    )
     for name in ("group", "env", "method"):
         table.add_column(name, overflow="fold")
     for name in ("seeds", "steps", "minutes", "final", "best*", "episodes"):
@@ -27,7 +30,9 @@ def show(groups: Sequence[Group], console: Console) -> None:
     for g in groups:
         row = (g.label, g.task, g.method, ", ".join(map(str, g.seeds)), g.steps, g.minutes)
         numbers = (shown(g.final), shown(g.best), str(g.episodes))
-        table.add_row(*map(escape, row), *map(escape, numbers), escape(g.state), end_section=g is groups[-1])
+        table.add_row(
+            *map(escape, row), *map(escape, numbers), escape(g.state), end_section=g is groups[-1]
+        )
     console.print(table)
     console.print("* the highest of all evaluations: it flatters\n", highlight=False)
     for task, members in tasks(groups).items():
@@ -60,7 +65,10 @@ def as_json(groups: Sequence[Group], skipped: Sequence[Skipped]) -> dict[str, An
     return {
         "groups": [_group(g) for g in groups],
         "settings_that_differ": {
-            task: {name: dict(zip([g.label for g in members], row, strict=True)) for name, row in rows.items()}
+            task: {
+                name: dict(zip([g.label for g in members], row, strict=True))
+                for name, row in rows.items()
+            }
             for task, members in tasks(groups).items()
             if (rows := differing(members))
         },

@@ -1,4 +1,4 @@
-"""Videos of a policy at work, or a window where there is a screen; for a page, of the best policy of each env."""
+"""Videos of a policy at work, or a window where there is a screen; videos for a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from hindsight.training.policy import Policy
 from hindsight.types import Array
 
 NO_RENDERING = (
-    "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one (Debian: libegl1 or "
+    "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one "
+    "(Debian: libegl1 or "
     "libosmesa6) and set MUJOCO_GL=egl or MUJOCO_GL=osmesa"
 )
 
@@ -52,7 +53,8 @@ def record(
     horizon: int,
     small: bool = False,
 ) -> Path:
-    """Write a video of some episodes; the frame turns green on success. Small: at most 360 pixels wide, coarser."""
+    """Write a video of some episodes; the frame turns green on success. Small: at most 360
+    pixels wide, coarser."""
     if path.suffix not in (".mp4", ".mkv", ".mov"):
         raise HindsightError(f"cannot write {path}: the name of a video ends in .mp4, .mkv or .mov")
     if not path.parent.is_dir():
@@ -61,13 +63,20 @@ def record(
         import imageio.v2 as imageio
     env = make_env(render_mode="rgb_array")
     fps = int(env.metadata.get("render_fps", 25))
-    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")  # else it forks, which JAX's threads do not survive
+    os.environ.setdefault(
+        "IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1"
+    )  # else it forks, which JAX's threads do not survive
     successes = play(policy, env, episodes, seed, horizon)
     next(successes)
     first = _picture(env)
     fewer = ["-vf", "scale='min(360,iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
     writer: Any = imageio.get_writer(
-        path, fps=fps, codec="libx264", macro_block_size=16, ffmpeg_log_level="error", output_params=fewer
+        path,
+        fps=fps,
+        codec="libx264",
+        macro_block_size=16,
+        ffmpeg_log_level="error",
+        output_params=fewer,
     )
     with writer:
         writer.append_data(_framed(first, False))
@@ -95,12 +104,16 @@ def has_window(make_env: Callable[..., Env]) -> bool:
     return "human" in make_env().metadata.get("render_modes", [])
 
 
-def window(policy: Policy, make_env: Callable[..., Env], episodes: int, seed: int, horizon: int) -> None:
+def window(
+    policy: Policy, make_env: Callable[..., Env], episodes: int, seed: int, horizon: int
+) -> None:
     """Show some episodes in a window."""
     if not has_screen():
         raise HindsightError("there is no screen: leave out --window to write a video file")
     if not has_window(make_env):
-        raise HindsightError(f"{policy.env} cannot be shown in a window: leave out --window to write a video file")
+        raise HindsightError(
+            f"{policy.env} cannot be shown in a window: leave out --window to write a video file"
+        )
     env = make_env(render_mode="human")
     for _ in play(policy, env, episodes, seed, horizon):
         pass
@@ -131,7 +144,7 @@ class PolicyVideo:
 
 
 def best_policies(groups: Sequence[Group]) -> dict[str, PolicyVideo]:
-    """For each env a video of the policy with the highest success at its last evaluation; of equals, the first."""
+    """For each env a video of the policy with the highest success at its last evaluation."""
     found = {}
     for task, members in tasks(groups).items():
         runs = [(g, run) for g in members for run in g.runs if run.final is not None]
@@ -149,6 +162,12 @@ def _policy_video(label: str, run: LoadedRun) -> PolicyVideo:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "video.mp4"
             record(run.run.policy, make_env, path, PolicyVideo.episodes, 0, horizon, small=True)
-            return PolicyVideo(label, config.seed, success, base64.b64encode(path.read_bytes()).decode())
-    except Exception as error:  # a broken policy, an env that is not here, a machine that cannot render: go on
-        return PolicyVideo(label, config.seed, success, "", " ".join(str(error).split()) or type(error).__name__)
+            return PolicyVideo(
+                label, config.seed, success, base64.b64encode(path.read_bytes()).decode()
+            )
+    except (
+        Exception
+    ) as error:  # a broken policy, an env that is not here, a machine that cannot render: go on
+        return PolicyVideo(
+            label, config.seed, success, "", " ".join(str(error).split()) or type(error).__name__
+        )

@@ -1,7 +1,7 @@
 """Where everything in a figure goes, in the units of its SVG; `templates/parts.html.j2` draws it.
 
-Colours, dashes and type come from the style sheet, so that they follow dark mode and the reader's own font size. Lines
-differ in dash and marker, too, for those who do not see the colours.
+Colours, dashes and type come from the style sheet, so that they follow dark mode and the reader's
+own font size. Lines differ in dash and marker, too, for those who do not see the colours.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """A line where it is drawn: points as SVG writes them, markers, and the numbers for the table below."""
+    """A line as it is drawn: its points and markers, and the numbers for the table below."""
 
     label: str
     style: int
@@ -77,7 +77,10 @@ class Figure:
 def figure(name: str, axes: Axes, lines: Sequence[Line]) -> Figure:
     """Lay out lines on axes. `name` must be unique within the page."""
     right = max(float(line.x[-1]) for line in lines) or 1.0
-    lowest, highest = min(float(line.low.min()) for line in lines), max(float(line.high.max()) for line in lines)
+    lowest, highest = (
+        min(float(line.low.min()) for line in lines),
+        max(float(line.high.max()) for line in lines),
+    )
     ys = ticks(min(lowest, 0), axes.top or highest, 5)
     bottom, top = ys[0], ys[-1]
 
@@ -98,7 +101,9 @@ def figure(name: str, axes: Axes, lines: Sequence[Line]) -> Figure:
             Mark(*found[i], f"{line.label}: {value_text(line, i)} at {number_text(line.x[i])}")
             for i in range((len(found) - 1) % step, len(found), step)
         ]
-        return Curve(line.label, line.style % len(MARKERS), _points(found), _points(edge), marks, _rows(line))
+        return Curve(
+            line.label, line.style % len(MARKERS), _points(found), _points(edge), marks, _rows(line)
+        )
 
     return Figure(
         name,
@@ -113,13 +118,21 @@ def figure(name: str, axes: Axes, lines: Sequence[Line]) -> Figure:
 def _rows(line: Line) -> list[tuple[str, ...]]:
     """x, y, low and high; no band of one seed."""
     x_form = ",.0f" if line.x[-1] >= 1000 else ".3g"
-    bands = [(f"{a:.4g}", f"{b:.4g}") if line.seeds > 1 else ("", "") for a, b in zip(line.low, line.high, strict=True)]
-    return [(format(x, x_form), f"{y:.4g}", *band) for x, y, band in zip(line.x, line.y, bands, strict=True)]
+    bands = [
+        (f"{a:.4g}", f"{b:.4g}") if line.seeds > 1 else ("", "")
+        for a, b in zip(line.low, line.high, strict=True)
+    ]
+    return [
+        (format(x, x_form), f"{y:.4g}", *band)
+        for x, y, band in zip(line.x, line.y, bands, strict=True)
+    ]
 
 
 def describe(axes: Axes, lines: Sequence[Line]) -> str:
     """The figure in words, for those who do not see it."""
-    ends = "; ".join(f"{line.label} goes from {value_text(line, 0)} to {value_text(line, -1)}" for line in lines)
+    ends = "; ".join(
+        f"{line.label} goes from {value_text(line, 0)} to {value_text(line, -1)}" for line in lines
+    )
     return f"{axes.y} against {axes.x}. {ends}. The numbers are in the table below the figure."
 
 
@@ -129,7 +142,7 @@ def value_text(line: Line, i: int) -> str:
 
 
 def ticks(bottom: float, top: float, count: int) -> list[float]:
-    """Round numbers from `bottom` (or less) to `top` (or more), about `count` of them, a whole step beyond neither."""
+    """About `count` round numbers that enclose `bottom` and `top`, by less than a step."""
     if not top > bottom:
         return [bottom, bottom + 1.0]
     raw = (top - bottom) / count

@@ -31,10 +31,12 @@ def page(
     refresh: float | None = None,
     title: str = "",
 ) -> str:
-    """HTML of a comparison. `videos` are by env; `refresh`: seconds until the browser reads the page again."""
+    """HTML of a comparison. `videos` are by env; `refresh`: seconds until the page is reloaded."""
     by_task = tasks(groups)
     running = sum(run.state == "running" for g in groups for run in g.runs)
-    style = {g.label: i % len(MARKERS) for members in by_task.values() for i, g in enumerate(members)}
+    style = {
+        g.label: i % len(MARKERS) for members in by_task.values() for i, g in enumerate(members)
+    }
     machines: dict[Machine, list[str]] = {}
     for g in groups:
         for machine in dict.fromkeys(map(_machine, g.runs)):
@@ -63,7 +65,11 @@ def page(
 
 
 def _task(
-    number: int, name: str, groups: Sequence[Group], style: Mapping[str, int], video: PolicyVideo | None
+    number: int,
+    name: str,
+    groups: Sequence[Group],
+    style: Mapping[str, int],
+    video: PolicyVideo | None,
 ) -> dict[str, Any]:
     """All about one env: curves, what was replayed, the video, settings."""
 
@@ -73,14 +79,20 @@ def _task(
         return [figure(f"f{number}-{place}", axes, lines)] if lines else []
 
     def quantities(some: Sequence[series.Quantity]) -> list[Figure]:
-        return [f for q in some for f in drawn(q.key, "steps", Axes(q.title, "env steps", q.axis, note=q.note))]
+        return [
+            f
+            for q in some
+            for f in drawn(q.key, "steps", Axes(q.title, "env steps", q.axis, note=q.note))
+        ]
 
     return {
         "name": name,
         "curves": [
             f
             for against, x in series.AXES.items()
-            for f in drawn(SUCCESS, against, Axes(f"Success against {against}", x, "success rate", 1.0))
+            for f in drawn(
+                SUCCESS, against, Axes(f"Success against {against}", x, "success rate", 1.0)
+            )
         ],
         "replayed": quantities(series.REPLAYED),
         "learnt": quantities(series.LEARNT),
@@ -94,7 +106,9 @@ def _machine(run: LoadedRun) -> Machine:
     machine, versions = run.summary.get("machine", {}), run.summary.get("versions", {})
     if not machine:
         return Machine("not known: no summary yet")
-    cpu, cores, system, python = (machine.get(key, "?") for key in ("cpu", "cores", "system", "python"))
+    cpu, cores, system, python = (
+        machine.get(key, "?") for key in ("cpu", "cores", "system", "python")
+    )
     packages = [f"Python {python}", *(f"{name} {version}" for name, version in versions.items())]
     return Machine(f"{cpu}, {cores} cores, {system}", ", ".join(packages))
 

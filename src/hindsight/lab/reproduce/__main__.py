@@ -1,4 +1,4 @@
-"""The process of one job of `hindsight reproduce --jobs N`: its only argument is JSON, from `SeedRun.command`."""
+"""The process of a job of `hindsight reproduce --jobs N`; `SeedRun.command` has its argument."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def main(text: str) -> int:
     how = (given["trial_steps"], given["shared_machine"])
     try:
         run_here(
-            SeedRun(entry, given["seed"], Path(given["run_dir"]), *how), lambda: (deadline - time.monotonic()) / 60
+            SeedRun(entry, given["seed"], Path(given["run_dir"]), *how),
+            lambda: (deadline - time.monotonic()) / 60,
         )
     except OutOfTime:
         return OUT_OF_TIME

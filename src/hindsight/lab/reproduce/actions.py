@@ -20,7 +20,11 @@ from hindsight.lab.reproduce.tables import refill, table
 
 def act(options: Reproduce) -> int:
     folder = find()
-    names = list(folder.experiments) if "all" in options.names else [n.replace("-", "_") for n in options.names]
+    names = (
+        list(folder.experiments)
+        if "all" in options.names
+        else [n.replace("-", "_") for n in options.names]
+    )
     for name in names:
         _ = folder[name]
     if options.list:
@@ -29,13 +33,20 @@ def act(options: Reproduce) -> int:
     if options.tables:
         return _tables(folder)
     if not names:
-        raise HindsightError("which experiment? `hindsight reproduce --list` shows them; `all` runs all of them")
+        raise HindsightError(
+            "which experiment? `hindsight reproduce --list` shows them; `all` runs all of them"
+        )
     if options.import_runs:
         return _import_runs(folder, names, options)
     if options.draw:
         for name in names:
             target = folder.root / "docs" / "figures" / f"{name}.png"
-            _draw(folder, name, [rows.rows_of(folder.results, e) for e in folder.entries(name)], target)
+            _draw(
+                folder,
+                name,
+                [rows.rows_of(folder.results, e) for e in folder.entries(name)],
+                target,
+            )
         return 0
     return _run(folder, names, options)
 
@@ -48,7 +59,9 @@ def _run(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
     if any(seed < 0 for seed in options.seeds):
         raise HindsightError(f"--seeds must be 0 or more, got {min(options.seeds)}")
     if options.runs_dir is not None and len(names) > 1:
-        raise HindsightError("--runs-dir is for one experiment: the names of runs of several may be the same")
+        raise HindsightError(
+            "--runs-dir is for one experiment: the names of runs of several may be the same"
+        )
     if options.jobs < 1:
         raise HindsightError(f"--jobs must be 1 or more, got {options.jobs}")
     request = Request(
@@ -104,7 +117,10 @@ def _show(folder: Folder, name: str, request: Request) -> None:
 
 
 def _own_rows(request: Request, entry: Entry) -> dict[int, rows.Row]:
-    files = {seed: run_path(request, entry, seed) / "row.json" for seed in sorted(request.seeds or entry.seeds)}
+    files = {
+        seed: run_path(request, entry, seed) / "row.json"
+        for seed in sorted(request.seeds or entry.seeds)
+    }
     return {seed: rows.read(file) for seed, file in files.items() if file.is_file()}
 
 
@@ -118,7 +134,10 @@ def _draw(folder: Folder, name: str, found: Sequence[Mapping[int, rows.Row]], ta
 
 def _tables(folder: Folder) -> int:
     changed = refill(folder)
-    print("\n".join(f"tables made anew: {path}" for path in changed) or "all tables are what the rows say")
+    print(
+        "\n".join(f"tables made anew: {path}" for path in changed)
+        or "all tables are what the rows say"
+    )
     return 0
 
 
@@ -136,11 +155,15 @@ def listing(folder: Folder) -> str:
     for name, experiment in folder.experiments.items():
         entries = folder.entries(name)
         pairs = {(e.home, e.slug, seed): (e, seed) for e in entries for seed in e.seeds}
-        measured = sum(rows.results_path(folder.results, e, seed).is_file() for e, seed in pairs.values())
+        measured = sum(
+            rows.results_path(folder.results, e, seed).is_file() for e, seed in pairs.values()
+        )
         costs = [cost(folder, e, seed) for e, seed in pairs.values()]
         minutes = f"{'' if all(known for _, known in costs) else '~'}{sum(m for m, _ in costs):.0f}"
         where = experiment.where
-        lines.append(f"{name:17}{len(pairs):5}{measured:10}{minutes:>9}  {where:20}  {experiment.title}")
+        lines.append(
+            f"{name:17}{len(pairs):5}{measured:10}{minutes:>9}  {where:20}  {experiment.title}"
+        )
     lines.append("~: partly estimated from steps, or measured beside other programs. Two cores.")
     lines.append("Runs that several experiments share are run once.")
     return "\n".join(lines)

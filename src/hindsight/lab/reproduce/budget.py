@@ -42,13 +42,16 @@ class Request:
 def seed_runs(folder: Folder, request: Request) -> list[SeedRun]:
     """All runs of the experiments, each once, those that say most first.
 
-    That is: first seeds before second ones, then main rows before others, then short runs before long ones.
+    That is: first seeds before second ones, then main rows before others, then short runs before
+    long ones.
     """
     found: dict[tuple[str, str, int], SeedRun] = {}
     slugs = {entry.slug for name in request.names for entry in folder.entries(name)}
     for slug in request.only:
         if slug not in slugs:
-            raise HindsightError(f"no {slug!r} in {', '.join(request.names)}: there are {', '.join(sorted(slugs))}")
+            raise HindsightError(
+                f"no {slug!r} in {', '.join(request.names)}: there are {', '.join(sorted(slugs))}"
+            )
     for name in request.names:
         for place, entry in enumerate(folder.entries(name)):
             if request.only and entry.slug not in request.only:
@@ -89,14 +92,21 @@ def choose(pending: Sequence[SeedRun], budget: float | None) -> tuple[list[SeedR
 
 
 def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
-    """Minutes of a whole run, and whether they were measured: of this seed, else of others, on a machine of its own."""
-    found = {s: row for s, row in rows.rows_of(folder.results, entry).items() if row["minutes"] is not None}
+    """Minutes of a whole run, and whether they were measured: of this seed, else of others, on a
+    machine of its own."""
+    found = {
+        s: row
+        for s, row in rows.rows_of(folder.results, entry).items()
+        if row["minutes"] is not None
+    }
     timed = {s: row for s, row in found.items() if not row["shared_machine"]} or found
     if timed:
         row = timed.get(seed) or next(iter(timed.values()))
         whole = 1.0  # what was stopped before its end would have taken longer
         if isinstance(entry, Training):
-            whole = min(entry.stop_at or row["config"]["steps"], row["config"]["steps"]) / row["steps"]
+            whole = (
+                min(entry.stop_at or row["config"]["steps"], row["config"]["steps"]) / row["steps"]
+            )
         return row["minutes"] * max(whole, 1.0), not row["shared_machine"]
     if isinstance(entry, Measurement):
         return entry.minutes, False

@@ -14,12 +14,12 @@ from hindsight.options import needs_report, parse
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run the paper's tables and figures, and ours; finished runs are not repeated, interrupted ones go on."""
+    """Run the paper's tables and figures, and ours. Interrupted runs are continued."""
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = ()
     """Which experiments; `all` for all of them. --list shows them."""
     list: bool = False
-    """Show all experiments: where in the paper, how many runs, how many of them measured, minutes."""
+    """Show all experiments: where in the paper, runs, how many of them measured, minutes."""
     budget: float | None = None
     """Run what fits into so many minutes, what says most first."""
     seeds: tuple[int, ...] = ()
@@ -41,7 +41,8 @@ class Reproduce:
     import_runs: tuple[Path, ...] = ()
     """Add run directories of the experiment's settings to the measured rows."""
     jobs: int = 1
-    """Runs at a time. More than one share the machine: their minutes are not to be trusted, and their rows say so."""
+    """Runs at a time. More than one share the machine: their minutes are not to be trusted, and
+    their rows say so."""
     shared_machine: bool = False
     """Other programs ran meanwhile: minutes are not to be trusted."""
     quiet: bool = False

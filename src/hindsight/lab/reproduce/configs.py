@@ -53,9 +53,17 @@ def _trial(config: api.AnyConfig, steps: int, horizon: int) -> api.AnyConfig:
 
 
 def differences(a: api.AnyConfig, b: api.AnyConfig) -> list[str]:
-    """Settings in which two configs differ, but for those that do not change what is learnt: `name: a, not b`."""
-    one, other = ({k: plain(v) for k, v in flatten(config).items() if not k.startswith(HARMLESS)} for config in (a, b))
-    return [f"{k}: {one.get(k)}, not {other.get(k)}" for k in {**one, **other} if one.get(k) != other.get(k)]
+    """Settings in which two configs differ, but for those that do not change what is learnt:
+    `name: a, not b`."""
+    one, other = (
+        {k: plain(v) for k, v in flatten(config).items() if not k.startswith(HARMLESS)}
+        for config in (a, b)
+    )
+    return [
+        f"{k}: {one.get(k)}, not {other.get(k)}"
+        for k in {**one, **other}
+        if one.get(k) != other.get(k)
+    ]
 
 
 def command(entry: Training | Measurement, seed: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's own number: the best success rate over all epochs, and the epoch, if it gives one."""
+    """The paper's own number: the best success rate over epochs, and its epoch, if given."""
 
     success: float
     epoch: int | None = None
@@ -77,7 +77,7 @@ Entry = Training | Measurement
 
 @dataclass(frozen=True)
 class Use:
-    """A training of another experiment (or another line of this one): it is run once and shown in both."""
+    """A training of another experiment, or another line: it is run once and shown in both."""
 
     experiment: str
     slug: str
@@ -90,7 +90,14 @@ class Use:
     def of(self, entry: Entry) -> Entry:
         """That training, with the place in the table that it has here."""
         seeds = entry.seeds if self.seeds is None else self.seeds
-        return replace(entry, label=self.label, line=self.line, column=self.column, paper=self.paper, seeds=seeds)
+        return replace(
+            entry,
+            label=self.label,
+            line=self.line,
+            column=self.column,
+            paper=self.paper,
+            seeds=seeds,
+        )
 
 
 Figure = Literal["success", "score", "ratio", "bound", "speed", "none"]
@@ -103,7 +110,7 @@ class Experiment:
     """Where in the paper; "ours" if it is not in it."""
     entries: tuple[Training | Measurement | Use, ...]
     columns: tuple[str, ...] = ("label", "by_seed", "estimate", "best", "steps", "minutes")
-    """Of its table, by name (see tables.py), if its trainings have no lines and columns of their own."""
+    """Of its table, by name (see tables.py), if its trainings have no `column`."""
     line_heading: str = ""
     """Heading of the lines, for trainings with lines and columns."""
     cell: Literal["success", "score"] = "success"

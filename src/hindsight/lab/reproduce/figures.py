@@ -19,8 +19,10 @@ _LABELS = {"success": "success rate", "score": "score", "ratio": "alternate goal
 Rows = Mapping[int, dict[str, Any]]
 
 
-def draw(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows], path: Path) -> None:
-    """Draw an experiment's figure. A line is the mean of the seeds, a band reaches from the worst to the best."""
+def draw(
+    experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows], path: Path
+) -> None:
+    """Draw an experiment's figure: means over seeds, bands from the worst to the best."""
     measured = [(entry, rows) for entry, rows in zip(entries, found, strict=True) if rows]
     if not measured:
         raise HindsightError("nothing to draw: none of its runs is measured yet")
@@ -39,7 +41,9 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
     panels: dict[str, list[tuple[str, Rows]]] = {}
     drawn: set[tuple[str, str]] = set()  # lines of a table may share a training: once is enough
     for entry, rows in measured:
-        if (entry.home, entry.slug) in drawn or not any(_points(row, experiment.figure) for row in rows.values()):
+        if (entry.home, entry.slug) in drawn or not any(
+            _points(row, experiment.figure) for row in rows.values()
+        ):
             continue
         drawn.add((entry.home, entry.slug))
         label = entry.column or entry.label or entry.slug
@@ -53,7 +57,9 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
     figure, grid = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
     for axis, (title, lines) in zip(grid.flat, panels.items(), strict=False):
         for label, rows in lines:
-            curves = [points for row in rows.values() if (points := _points(row, experiment.figure))]
+            curves = [
+                points for row in rows.values() if (points := _points(row, experiment.figure))
+            ]
             line = _line(curves, f"{label} ({len(rows)})", labels.index(label))
             plots.draw_line(axis, line, lw=1.3, marker="." if len(line.x) < 40 else "")
         axis.set_title(title, fontsize=9)
@@ -74,27 +80,49 @@ def _points(row: Mapping[str, Any], figure: str) -> list[tuple[float, float]]:
 
 
 def _line(curves: Sequence[Sequence[tuple[float, float]]], label: str, style: int) -> Line:
-    """Mean and range of seeds, read at the steps of the one that ended first, because episodes differ in length."""
+    """Mean and range of seeds, at the steps of the one that ended first."""
     shortest = min(curves, key=lambda c: c[-1][0])
     steps = np.array([p[0] for p in shortest])
     values = np.array([np.interp(steps, [p[0] for p in c], [p[1] for p in c]) for c in curves])
-    return Line(label, steps, values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(curves), style)
+    return Line(
+        label,
+        steps,
+        values.mean(axis=0),
+        values.min(axis=0),
+        values.max(axis=0),
+        len(curves),
+        style,
+    )
 
 
 def _bound(values: Mapping[str, list[dict[str, float]]], path: Path) -> None:
-    """For each env: gain and surrogates per update, and the gaps relative to the gain, for whole and small steps."""
-    figure, axes = plt.subplots(2, len(values), figsize=(5.5 * len(values), 6.5), layout="constrained", squeeze=False)
+    """Per env: gain and surrogates of updates, and gaps relative to the gain."""
+    figure, axes = plt.subplots(
+        2, len(values), figsize=(5.5 * len(values), 6.5), layout="constrained", squeeze=False
+    )
     for column, (name, rows) in enumerate(values.items()):
         found = {key: np.array([row[key] for row in rows]) for key in rows[0]}
         upper, lower = axes[:, column]
 
-        def draw(axis: Any, label: str, y: Array, colour: int, dashes: str = "-", x: Array = found["batch"]) -> None:
-            plots.draw_line(axis, Line(label, x, y, y, y, 1, colour), linestyle=dashes, marker="", lw=1)
+        def draw(
+            axis: Any,
+            label: str,
+            y: Array,
+            colour: int,
+            dashes: str = "-",
+            x: Array = found["batch"],
+        ) -> None:
+            plots.draw_line(
+                axis, Line(label, x, y, y, y, 1, colour), linestyle=dashes, marker="", lw=1
+            )
 
         draw(upper, "gain of the new policy", found["gain"], plots.BLACK)
         draw(upper, "surrogate of App. D: states of another goal", found["surrogate"], plots.ORANGE)
         draw(upper, "surrogate with the states of the goal itself", found["corrected"], plots.BLUE)
-        for suffix, dashes, step in (("", "-", "whole update"), ("_small", "--", "a hundredth of it")):
+        for suffix, dashes, step in (
+            ("", "-", "whole update"),
+            ("_small", "--", "a hundredth of it"),
+        ):
             scale = np.maximum(np.abs(found[f"gain{suffix}"]), 1e-12)
             for key, colour in (("gap", plots.ORANGE), ("corrected_gap", plots.BLUE)):
                 ratio = np.abs(found[f"{key}{suffix}"]) / scale
@@ -110,13 +138,17 @@ def _bound(values: Mapping[str, list[dict[str, float]]], path: Path) -> None:
 
 def _speed(values: Mapping[str, Any], path: Path) -> None:
     """Sample and update of every buffer, stacked."""
-    peers = {key: values[key] for key in ("cpprb", "stable_baselines3", "nnabla_rl") if values.get(key)}
+    peers = {
+        key: values[key] for key in ("cpprb", "stable_baselines3", "nnabla_rl") if values.get(key)
+    }
     found = {**values["hindsight"], **peers}
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     sample = np.array([row["sample"] for row in found.values()])
     update = np.array([row.get("update", 0.0) for row in found.values()])
     axis.barh(list(found), sample, color=plots.COLOURS[0], label="sample a batch of 256")
-    axis.barh(list(found), update, left=sample, color=plots.COLOURS[1], label="update its priorities")
+    axis.barh(
+        list(found), update, left=sample, color=plots.COLOURS[1], label="update its priorities"
+    )
     axis.invert_yaxis()
     axis.set_xlabel(f"microseconds, {values['entries']:,} transitions stored")
     axis.legend(frameon=False)

@@ -36,23 +36,29 @@ class Folder:
     def __getitem__(self, name: str) -> Experiment:
         if name not in self.experiments:
             raise HindsightError(
-                f"no experiment {name!r}.{nearest(name, self.experiments)} `hindsight reproduce --list`"
+                f"no experiment {name!r}.{nearest(name, self.experiments)} `hindsight reproduce "
+                "--list`"
             )
         return self.experiments[name]
 
     def _resolve(self, name: str, entry: Entry | Use) -> Entry:
         if not isinstance(entry, Use):
             return replace(entry, home=name)
-        found = [e for e in self[entry.experiment].entries if not isinstance(e, Use) and e.slug == entry.slug]
+        found = [
+            e
+            for e in self[entry.experiment].entries
+            if not isinstance(e, Use) and e.slug == entry.slug
+        ]
         if len(found) != 1:
             raise HindsightError(
-                f"{self.path / name}.py uses {entry.slug!r}, which {entry.experiment}.py does not have"
+                f"{self.path / name}.py uses {entry.slug!r}, which {entry.experiment}.py does "
+                "not have"
             )
         return replace(entry.of(found[0]), home=entry.experiment)
 
 
 def roots(start: Path | None = None) -> tuple[Path, Path]:
-    """Where a checkout may be: the current directory, or around the source tree of an editable install."""
+    """Where a checkout may be: the current directory, or that of an editable install."""
     return start or Path.cwd(), Path(hindsight.__file__).resolve().parents[2]
 
 
@@ -63,7 +69,9 @@ def benchmark(name: str) -> ModuleType:
             if str(root) not in sys.path:
                 sys.path.append(str(root))
             return importlib.import_module(f"benchmarks.{name}")
-    raise HindsightError("no folder benchmarks/ here: clone the Hindsight repository and run this inside of it")
+    raise HindsightError(
+        "no folder benchmarks/ here: clone the Hindsight repository and run this inside of it"
+    )
 
 
 def find(start: Path | None = None) -> Folder:
@@ -72,7 +80,9 @@ def find(start: Path | None = None) -> Folder:
         path = root / "experiments"
         if (path / "results").is_dir():
             return read(path)
-    raise HindsightError("no folder experiments/ here: clone the Hindsight repository and run this inside of it")
+    raise HindsightError(
+        "no folder experiments/ here: clone the Hindsight repository and run this inside of it"
+    )
 
 
 def read(path: Path) -> Folder:
@@ -85,7 +95,9 @@ def read(path: Path) -> Folder:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise HindsightError(f"{file}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+            raise HindsightError(
+                f"{file}: {type(error).__name__}: {' '.join(str(error).split())}"
+            ) from None
         experiment = getattr(module, "EXPERIMENT", None)
         if not isinstance(experiment, Experiment):
             raise HindsightError(f"{file} defines no EXPERIMENT")

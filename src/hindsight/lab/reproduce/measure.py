@@ -1,4 +1,4 @@
-"""Measurements that are no trainings: the speed of rank-based sampling, the bound of Appendix D, estimators."""
+"""Measurements that are no trainings: speed of sampling, the bound of Appendix D, estimators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
     settings = dict(entry.settings)
     if entry.what == "replay":
         replay = benchmark("replay")
-        trial = {} if trial_steps is None else {"entries": max(trial_steps, 500 * replay.HORIZON), "peers": False}
+        trial = (
+            {}
+            if trial_steps is None
+            else {"entries": max(trial_steps, 500 * replay.HORIZON), "peers": False}
+        )
         values: dict[str, Any] = replay.run(**trial)
         return values
     if entry.what == "estimators":
@@ -31,12 +35,16 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
     return bound(**settings, seed=seed)
 
 
-def bound(method: str, bits: int, steps: int, seed: int, envs: int = 2) -> dict[str, list[dict[str, float]]]:
-    """Gain, surrogates and gaps after every update, in bit flip and in the empty room (or in the first of them)."""
+def bound(
+    method: str, bits: int, steps: int, seed: int, envs: int = 2
+) -> dict[str, list[dict[str, float]]]:
+    """Gain, surrogates and gaps after every update, in bit flip and then the empty room."""
     from hindsight.lab.bound import measure as measure_bound
 
     rows = {}
-    for env, kwargs in (("hindsight/BitFlip-v0", {"bits": bits}), ("hindsight/EmptyRoom-v0", {}))[:envs]:
+    for env, kwargs in (("hindsight/BitFlip-v0", {"bits": bits}), ("hindsight/EmptyRoom-v0", {}))[
+        :envs
+    ]:
         make_env = factory(env, kwargs)
         spec = api.describe(env, make_env)
         config = api.default_config(method, spec)

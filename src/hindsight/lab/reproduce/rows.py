@@ -1,4 +1,5 @@
-"""Measured rows: one small text file per training and seed, in experiments/results/NAME/SLUG-seedS.json."""
+"""Measured rows: one small text file per training and seed, in
+experiments/results/NAME/SLUG-seedS.json."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ CURVES = {
 Row = dict[str, Any]
 
 
-def row_of(entry: Training, seed: int, run: Run, shared_machine: bool, episodes: int | None = None) -> Row:
+def row_of(
+    entry: Training, seed: int, run: Run, shared_machine: bool, episodes: int | None = None
+) -> Row:
     """The row of a run that has ended: its policy is evaluated on fresh episodes."""
     metrics = run.metrics
     evaluated = [row for row in metrics if "eval/success_rate" in row]
@@ -40,12 +43,17 @@ def row_of(entry: Training, seed: int, run: Run, shared_machine: bool, episodes:
         raise HindsightError(f"{run.path} has no evaluation yet")
     best = max(evaluated, key=lambda row: row["eval/success_rate"])
     result = api.evaluate(run.path, episodes or entry.episodes)
-    final = {"episodes": result.episodes, "success_rate": result.success_rate, "mean_return": result.mean_return}
+    final = {
+        "episodes": result.episodes,
+        "success_rate": result.success_rate,
+        "mean_return": result.mean_return,
+    }
     if entry.best_score is not None:
         horizon = spec_of(entry).horizon
         final |= {"score": result.mean_return + horizon, "best_score": entry.best_score}
         metrics = [
-            r | {"eval/score": r["eval/mean_return"] + horizon} if "eval/mean_return" in r else r for r in metrics
+            r | {"eval/score": r["eval/mean_return"] + horizon} if "eval/mean_return" in r else r
+            for r in metrics
         ]
     summary = run.summary if (run.path / "summary.json").is_file() else {}
     steps = last_step(run)
@@ -74,7 +82,10 @@ def row_of(entry: Training, seed: int, run: Run, shared_machine: bool, episodes:
             for row in _thinned(evaluated)
         ],
         "replay": {
-            name: [[int(row["step"]), round(row[key], 4)] for row in _thinned([r for r in metrics if key in r])]
+            name: [
+                [int(row["step"]), round(row[key], 4)]
+                for row in _thinned([r for r in metrics if key in r])
+            ]
             for name, key in CURVES.items()
             if any(key in r for r in metrics)
         },
@@ -135,7 +146,9 @@ def rows_of(results: Path, entry: Entry) -> dict[int, Row]:
         if path.is_file():
             rows[seed] = row = read(path)
             if (row["experiment"], row["slug"], row["seed"]) != (entry.home, entry.slug, seed):
-                raise HindsightError(f"{path} is the row of {row['experiment']} {row['slug']}, seed {row['seed']}")
+                raise HindsightError(
+                    f"{path} is the row of {row['experiment']} {row['slug']}, seed {row['seed']}"
+                )
     return rows
 
 
@@ -152,7 +165,14 @@ _COMMON: dict[str, type | tuple[type, ...]] = {
     "versions": dict,
 }
 _KINDS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "training": {"config": dict, "steps": int, "final": dict, "best": dict, "curve": list, "replay": dict},
+    "training": {
+        "config": dict,
+        "steps": int,
+        "final": dict,
+        "best": dict,
+        "curve": list,
+        "replay": dict,
+    },
     "measurement": {"values": dict},
 }
 
@@ -186,7 +206,10 @@ def check(row: Row, name: str, least_episodes: int = LEAST_EPISODES) -> None:
 def _check_training(row: Row, refuse: Any, least_episodes: int) -> None:
     final, best = row["final"], row["best"]
     if not isinstance(final.get("episodes"), int) or final["episodes"] < least_episodes:
-        refuse(f"the final evaluation needs {least_episodes} episodes or more, got {final.get('episodes')!r}")
+        refuse(
+            f"the final evaluation needs {least_episodes} episodes or more, got "
+            f"{final.get('episodes')!r}"
+        )
     for part, key in ((final, "success_rate"), (best, "success_rate")):
         if not _number(part.get(key)) or not 0 <= part[key] <= 1:
             refuse(f"a success rate cannot be {part.get(key)!r}")
@@ -197,7 +220,9 @@ def _check_training(row: Row, refuse: Any, least_episodes: int) -> None:
         width = 3 if name == "curve" else 2
         if not isinstance(points, list) or not 0 < len(points) <= POINTS:
             refuse(f"{name!r} must have 1 to {POINTS} points")
-        if any(not isinstance(p, list) or len(p) != width or not all(map(_number, p)) for p in points):
+        if any(
+            not isinstance(p, list) or len(p) != width or not all(map(_number, p)) for p in points
+        ):
             refuse(f"a point of {name!r} must be {width} numbers")
         if any(a[0] >= b[0] for a, b in pairwise(points)):
             refuse(f"the steps of {name!r} must rise")
@@ -213,7 +238,11 @@ def _check_training(row: Row, refuse: Any, least_episodes: int) -> None:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < float("inf")
+    )
 
 
 def config_in(row: Row) -> api.AnyConfig:

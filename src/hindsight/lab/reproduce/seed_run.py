@@ -1,4 +1,4 @@
-"""One seed of an entry, as a job: trains or measures, evaluates, and writes a row beside the run."""
+"""One seed of an entry, as a job: train or measure, evaluate, write a row beside the run."""
 
 from __future__ import annotations
 
@@ -56,20 +56,29 @@ class SeedRun:
         """What has become of the training, whether or not its policy was evaluated."""
         if isinstance(self.entry, Measurement) or not self.run_dir.exists():
             return "pending"
-        return training_state(Run(self.run_dir, config_of(self.entry, self.seed, self.trial_steps)), self.steps)
+        return training_state(
+            Run(self.run_dir, config_of(self.entry, self.seed, self.trial_steps)), self.steps
+        )
 
     def state(self) -> State:
         has_row = (self.run_dir / "row.json").is_file()
         if has_row:
             row = rows.read(self.run_dir / "row.json")
-            if (row["experiment"], row["slug"], row["seed"]) != (self.entry.home, self.entry.slug, self.seed):
+            if (row["experiment"], row["slug"], row["seed"]) != (
+                self.entry.home,
+                self.entry.slug,
+                self.seed,
+            ):
                 raise HindsightError(f"{self.run_dir} holds another run: choose another --runs-dir")
         if isinstance(self.entry, Measurement) or not self.run_dir.exists():
             return "done" if has_row else "pending"
-        other = differences(Run.open(self.run_dir).config, config_of(self.entry, self.seed, self.trial_steps))
+        other = differences(
+            Run.open(self.run_dir).config, config_of(self.entry, self.seed, self.trial_steps)
+        )
         if other:
             raise HindsightError(
-                f"{self.run_dir} holds a run of other settings ({other[0]}): remove it or choose another --runs-dir"
+                f"{self.run_dir} holds a run of other settings ({other[0]}): remove it or choose "
+                "another --runs-dir"
             )
         trained = self.trained()
         if trained == "done" and not has_row and self.trial_steps is None:
@@ -77,9 +86,18 @@ class SeedRun:
         return "done" if has_row else trained
 
     def command(self, left: float) -> list[str]:
-        what = {"home": self.entry.home, "slug": self.entry.slug, "seed": self.seed, "run_dir": str(self.run_dir)}
+        what = {
+            "home": self.entry.home,
+            "slug": self.entry.slug,
+            "seed": self.seed,
+            "run_dir": str(self.run_dir),
+        }
         how = {"trial_steps": self.trial_steps, "shared_machine": self.shared_machine}
-        return ["-m", "hindsight.lab.reproduce", json.dumps({**what, **how, "left": min(left, sys.maxsize)})]
+        return [
+            "-m",
+            "hindsight.lab.reproduce",
+            json.dumps({**what, **how, "left": min(left, sys.maxsize)}),
+        ]
 
     def start_line(self, state: State) -> str:
         return f"{self.name} (about {self.minutes:.1f} minutes) in {self.run_dir}"
@@ -88,9 +106,15 @@ class SeedRun:
         if isinstance(self.entry, Measurement):
             return f"{self.name}: measured"
         if self.trial_steps is not None:
-            return f"{self.name}: trained {last_step(Run.open(self.run_dir))} steps, as a trial: no result"
+            return (
+                f"{self.name}: trained {last_step(Run.open(self.run_dir))} steps, as a trial: no "
+                "result"
+            )
         final = rows.read(self.run_dir / "row.json")["final"]
-        return f"{self.name}: success {final['success_rate']:.2f} on {final['episodes']} fresh episodes"
+        return (
+            f"{self.name}: success {final['success_rate']:.2f} on {final['episodes']} fresh "
+            "episodes"
+        )
 
 
 def run_here(job: SeedRun, left: Minutes, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,7 +122,9 @@ def run_here(job: SeedRun, left: Minutes, clock: Callable[[], float] = time.mono
     if isinstance(job.entry, Measurement):
         start = clock()
         values = measure.measure(job.entry, job.seed, job.trial_steps)
-        row = rows.measured_row(job.entry, job.seed, values, (clock() - start) / 60, job.shared_machine)
+        row = rows.measured_row(
+            job.entry, job.seed, values, (clock() - start) / 60, job.shared_machine
+        )
     else:
         run = _train(job, job.entry, left)
         if job.trial_steps is None:
@@ -125,7 +151,9 @@ def _train(job: SeedRun, entry: Training, left: Minutes) -> Run:
     else:
         if job.run_dir.exists():  # ended before its first checkpoint: there is nothing to continue
             shutil.rmtree(job.run_dir)
-        run = api.train(entry.env, config=config, run_dir=job.run_dir, callbacks=[stop], quiet=job.quiet)
+        run = api.train(
+            entry.env, config=config, run_dir=job.run_dir, callbacks=[stop], quiet=job.quiet
+        )
     if late:
         raise OutOfTime
     if last_step(run) < end:

@@ -1,4 +1,4 @@
-"""Markdown tables made from measured rows, and the markers in README and docs that they go between."""
+"""Markdown tables from measured rows, and the markers in README and docs around them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ NOT_RUN = "not run"
 Rows = Mapping[int, Row]
 
 
-def table(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows], view: str | None = None) -> str:
+def table(
+    experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows], view: str | None = None
+) -> str:
     """The table of an experiment, from the rows found of each of its entries."""
-    measured = [(entry, rows) for entry, rows in zip(entries, found, strict=True) if isinstance(entry, Measurement)]
+    measured = [
+        (entry, rows)
+        for entry, rows in zip(entries, found, strict=True)
+        if isinstance(entry, Measurement)
+    ]
     if measured:
         titles = [f"{entry.label}:\n\n" if entry.label else "" for entry, _ in measured]
         tables = [measured_tables.table(entry, rows) for entry, rows in measured]
@@ -35,10 +41,19 @@ def table(experiment: Experiment, entries: Sequence[Entry], found: Sequence[Rows
     columns = experiment.columns if view is None else VIEWS[view]
     lines = [[_heading(experiment, name) for name in columns]]
     for entry, rows in zip(trainings, found, strict=True):
-        lines.append([COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else "" for name in columns])
+        lines.append(
+            [
+                COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else ""
+                for name in columns
+            ]
+        )
         if not rows:
             lines[-1][1] = NOT_RUN
-    keep = [i for i, name in enumerate(columns) if name != "stopped" or any(line[i] for line in lines[1:])]
+    keep = [
+        i
+        for i, name in enumerate(columns)
+        if name != "stopped" or any(line[i] for line in lines[1:])
+    ]
     return markdown([[line[i] for i in keep] for line in lines]) + _note(experiment)
 
 
@@ -48,9 +63,16 @@ def _crossed(experiment: Experiment, entries: Sequence[Training], found: Sequenc
     names = list(dict.fromkeys(entry.line for entry in entries))
     paper = {entry.line: entry.paper for entry in entries if entry.paper is not None}
     best = {entry.line: entry.best_score for entry in entries if entry.best_score is not None}
-    cells = {(e.line, e.column): _cell(experiment, e, rows) for e, rows in zip(entries, found, strict=True)}
+    cells = {
+        (e.line, e.column): _cell(experiment, e, rows)
+        for e, rows in zip(entries, found, strict=True)
+    }
     lines = [experiment.line_heading.split(" | ")]
-    lines[0] += (["the paper's best"] if paper else []) + (["best possible score"] if best else []) + columns
+    lines[0] += (
+        (["the paper's best"] if paper else [])
+        + (["best possible score"] if best else [])
+        + columns
+    )
     for name in names:
         line = name.split(" | ")
         line += [str(paper.get(name, "not given"))] if paper else []
@@ -60,7 +82,7 @@ def _crossed(experiment: Experiment, entries: Sequence[Training], found: Sequenc
 
 
 def _cell(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    """Success on fresh episodes, and the best over evaluations beside it, because the paper shows that."""
+    """Success on fresh episodes, and the best over evaluations, because the paper shows that."""
     if not rows:
         return NOT_RUN
     shown = f"{estimate([row['final']['success_rate'] for row in rows.values()])}"
@@ -86,11 +108,15 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(lines[0]), *rest]) + "\n"
 
 
-# ------------------------------------------------------------------------------------------------- columns, by name
+# -------------------------------------------------------------------------------- columns, by name
 
 
 def _seeds(rows: Rows) -> str:
-    return "" if list(rows) == [0, 1, 2] else f" (seed{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))})"
+    return (
+        ""
+        if list(rows) == [0, 1, 2]
+        else f" (seed{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))})"
+    )
 
 
 def _by_seed(experiment: Experiment, entry: Training, rows: Rows) -> str:
@@ -148,12 +174,19 @@ def _at_steps(experiment: Experiment, entry: Training, rows: Rows) -> str:
     seeds = []
     for row in rows.values():
         curve = {point[0]: point[2] for point in row["curve"]}
-        seeds.append(", ".join(f"{curve[step]:.2f}" if step in curve else "-" for step in experiment.at_steps))
+        seeds.append(
+            ", ".join(
+                f"{curve[step]:.2f}" if step in curve else "-" for step in experiment.at_steps
+            )
+        )
     return "; ".join(seeds)
 
 
 def _stopped(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    return ", ".join(f"{step:,}" for step in sorted({r["stopped_at"] for r in rows.values() if "stopped_at" in r}))
+    return ", ".join(
+        f"{step:,}"
+        for step in sorted({r["stopped_at"] for r in rows.values() if "stopped_at" in r})
+    )
 
 
 COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
@@ -161,7 +194,9 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "by_seed": ("success by seed", _by_seed),
     "estimate": (
         "interquartile mean [95 %]",
-        lambda experiment, entry, rows: str(estimate([row["final"]["success_rate"] for row in rows.values()])),
+        lambda experiment, entry, rows: str(
+            estimate([row["final"]["success_rate"] for row in rows.values()])
+        ),
     ),
     "best": ("best evaluation (flatters)", _best),
     "first": ("first evaluation of 0.9", _first),
@@ -181,7 +216,7 @@ def _heading(experiment: Experiment, name: str) -> str:
     return COLUMNS[name][0].format(", ".join(f"{step // 1000}k" for step in experiment.at_steps))
 
 
-# ------------------------------------------------------------------------------------------------- markers in files
+# -------------------------------------------------------------------------------- markers in files
 
 
 def fill(folder: Folder, text: str) -> str:
@@ -190,7 +225,10 @@ def fill(folder: Folder, text: str) -> str:
     def made(match: re.Match[str]) -> str:
         name, view = match[2], match[3]
         if view is not None and view not in VIEWS:
-            raise HindsightError(f"unknown view {view!r} in the marker of table {name}: choose from {', '.join(VIEWS)}")
+            raise HindsightError(
+                f"unknown view {view!r} in the marker of table {name}: choose from "
+                f"{', '.join(VIEWS)}"
+            )
         entries = folder.entries(name)
         found = [_current(folder, entry) for entry in entries]
         return match[1] + table(folder[name], entries, found, view) + match[5]
@@ -199,24 +237,33 @@ def fill(folder: Folder, text: str) -> str:
 
 
 def _current(folder: Folder, entry: Entry) -> Rows:
-    """The rows of an entry; those of settings that it no longer has are an error, because the table would lie."""
+    """The rows of an entry; it is an error if they have settings that the entry has not."""
     found = rows_of(folder.results, entry)
     for seed, row in found.items():
-        if isinstance(entry, Training) and (other := differences(config_in(row), config_of(entry, seed))):
+        if isinstance(entry, Training) and (
+            other := differences(config_in(row), config_of(entry, seed))
+        ):
             where = f"experiments/results/{entry.home}/{entry.slug}-seed{seed}.json"
             raise HindsightError(
-                f"{where} was measured with other settings ({other[0]}): measure it again or remove it"
+                f"{where} was measured with other settings ({other[0]}): measure it again or "
+                "remove it"
             )
     return found
 
 
 def documents(root: Path) -> list[Path]:
-    return [path for path in (root / "README.md", *sorted((root / "docs").glob("*.md"))) if path.is_file()]
+    return [
+        path
+        for path in (root / "README.md", *sorted((root / "docs").glob("*.md")))
+        if path.is_file()
+    ]
 
 
 def stale(folder: Folder) -> list[Path]:
     """Documents whose tables are not what the rows say."""
-    return [path for path in documents(folder.root) if fill(folder, text := path.read_text()) != text]
+    return [
+        path for path in documents(folder.root) if fill(folder, text := path.read_text()) != text
+    ]
 
 
 def refill(folder: Folder) -> list[Path]:
