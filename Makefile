@@ -39,7 +39,7 @@ browser:
 bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench]'
 	@$(PIP) install --no-deps nnabla-rl==0.16.0
-	@for what in learner simulation training asynchronous replay; do $(BIN)/hindsight bench $$what; done
+	@for what in learner simulation training asynchronous replay; do $(BIN)/python -m benchmarks $$what; done
 
 tables: setup
 	@$(BIN)/hindsight reproduce --tables

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 SEEDS = (1, 0, 2)
 # Six updates after two episodes instead of a hundred after 32, and everything that counts cycles counts as many more.

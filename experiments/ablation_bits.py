@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Training
+from hindsight.lab.reproduce.experiment import Experiment, Training
 
 
 def changed(slug: str, label: str, preset: str = "hper", **settings: Any) -> Training:

@@ -1,6 +1,6 @@
 """Plain HER on the four Fetch and four Hand tasks, and our default settings beside it."""
 
-from hindsight.reproduce.experiment import Experiment, Paper, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Paper, Training, Use
 
 TASKS = (
     "FetchReach-v4",

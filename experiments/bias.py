@@ -1,6 +1,6 @@
 """Importance weights in the loss of the critic, of critic and actor, or of none."""
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 COLUMNS = {"critic": "critic only", "both": "critic and actor", "none": "none"}
 REACH, PUSH = "FetchReach, one queue, replay_k 4", "FetchPush, two queues, replay_k 4"

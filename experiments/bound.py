@@ -1,6 +1,6 @@
 """The quantity that Appendix D leaves unbounded, computed exactly during a training."""
 
-from hindsight.reproduce.experiment import Experiment, Measurement
+from hindsight.lab.reproduce.experiment import Experiment, Measurement
 
 EXPERIMENT = Experiment(
     order=14,

@@ -1,6 +1,6 @@
 """Estimates of the hindsight policy gradient against the exact one, where it can be computed."""
 
-from hindsight.reproduce.experiment import Experiment, Measurement
+from hindsight.lab.reproduce.experiment import Experiment, Measurement
 
 BATCHES = {"episodes": 16, "batches": 48}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 RULES = {
     "uniform": "uniform: k",

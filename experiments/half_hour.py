@@ -1,6 +1,6 @@
 """What FetchSlide and FetchPickAndPlace reach in about half an hour on two cores."""
 
-from hindsight.reproduce.experiment import Experiment, Training
+from hindsight.lab.reproduce.experiment import Experiment, Training
 
 EXPERIMENT = Experiment(
     order=3,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 WITH, WITHOUT, BIASED = "with hindsight", "without hindsight", "with hindsight, values of all goals subtracted"
 LEARNERS = ("hpg", "a2c", "a3c", "ppo", "trpo")

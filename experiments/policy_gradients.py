@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Training
+from hindsight.lab.reproduce.experiment import Experiment, Training
 
 BITS, ROOM, ROOMS = "hindsight/BitFlip-v0", "hindsight/EmptyRoom-v0", "hindsight/FourRooms-v0"
 

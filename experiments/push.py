@@ -1,6 +1,6 @@
 """FetchPush, on which the paper's method scored what an untrained policy scores."""
 
-from hindsight.reproduce.experiment import Experiment, Training
+from hindsight.lab.reproduce.experiment import Experiment, Training
 
 PUSH = "FetchPush-v4"
 

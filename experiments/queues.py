@@ -1,6 +1,6 @@
 """One queue, in which TD errors decide how many alternate goals are replayed, against two, in which replay_k does."""
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 REACH, PUSH = "FetchReach, replay_k 4", "FetchPush, our presets"
 

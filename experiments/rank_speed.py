@@ -1,6 +1,6 @@
 """Rank-based sampling: one growing array instead of a table per size, and the buffers of other libraries."""
 
-from hindsight.reproduce.experiment import Experiment, Measurement
+from hindsight.lab.reproduce.experiment import Experiment, Measurement
 
 EXPERIMENT = Experiment(
     order=10,

@@ -1,6 +1,6 @@
 """The ratio of alternate to actual goals in one queue, which the paper saw fall from about 6 to about 4."""
 
-from hindsight.reproduce.experiment import Experiment, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 EXPERIMENT = Experiment(
     order=5,

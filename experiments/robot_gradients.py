@@ -1,6 +1,6 @@
 """Hindsight policy gradients on robot arms, with continuous actions."""
 
-from hindsight.reproduce.experiment import Experiment, Training
+from hindsight.lab.reproduce.experiment import Experiment, Training
 
 REACH, PUSH = "FetchReach-v4", "FetchPush-v4"
 LEARNERS = ("a2c", "a3c", "ppo", "trpo")

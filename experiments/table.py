@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hindsight.reproduce.experiment import Experiment, Paper, Training, Use
+from hindsight.lab.reproduce.experiment import Experiment, Paper, Training, Use
 
 # env, replay_k, batch_size, n_batches, best success rate, best epoch, strategy; as printed
 ROWS = (

@@ -65,7 +65,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["resume", "/no/such/run"], "does not exist"),
         (["resume", TESTS], "no intact checkpoint"),
         (["verify", "/no/such/run"], "does not exist"),
-        (["bench", "nothing"], "learner"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_exit_code_2(

@@ -10,7 +10,7 @@ import pytest
 from hindsight.envs.bit_flip import BitFlipEnv
 from hindsight.envs.rooms import RoomsEnv
 from hindsight.errors import HindsightError
-from hindsight.gradients.bound import Tables, compare, tables
+from hindsight.lab.bound import Tables, compare, deterministic_tables
 from hindsight.types import Array
 
 
@@ -40,7 +40,7 @@ def mean_return(world: Tables, policy: Array) -> float:
 
 
 def test_gain_is_the_difference_of_mean_returns() -> None:
-    world = tables(BitFlipEnv(bits=3), 3)
+    world = deterministic_tables(BitFlipEnv(bits=3), 3)
     rng = np.random.default_rng(0)
     old, new = random_policy(world, rng), random_policy(world, rng)
     expected = mean_return(world, new) - mean_return(world, old)
@@ -48,13 +48,13 @@ def test_gain_is_the_difference_of_mean_returns() -> None:
 
 
 def test_the_same_policy_has_no_gap() -> None:
-    world = tables(RoomsEnv("empty"), 4)
+    world = deterministic_tables(RoomsEnv("empty"), 4)
     policy = random_policy(world, np.random.default_rng(1))
     assert np.abs(compare(world, policy, policy)).max() < 1e-12
 
 
 def test_orders_of_the_errors() -> None:
-    world = tables(BitFlipEnv(bits=3), 3)
+    world = deterministic_tables(BitFlipEnv(bits=3), 3)
     rng = np.random.default_rng(2)
     old, other = random_policy(world, rng), random_policy(world, rng)
     gaps, corrected = [], []
@@ -62,11 +62,15 @@ def test_orders_of_the_errors() -> None:
         found = compare(world, old, (1 - share) * old + share * other)
         gaps.append(found.gap)
         corrected.append(found.corrected - found.gain)
-    assert corrected[0] / corrected[1] == pytest.approx(4.0, rel=0.05)  # second order: TRPO's own theory
-    assert gaps[0] / gaps[1] == pytest.approx(2.0, rel=0.05)  # first order: states of another goal are no small error
+    assert corrected[0] / corrected[1] == pytest.approx(
+        4.0, rel=0.05
+    )  # second order: TRPO's own theory
+    assert gaps[0] / gaps[1] == pytest.approx(
+        2.0, rel=0.05
+    )  # first order: states of another goal are no small error
 
 
 def test_other_envs_are_refused() -> None:
     for env in (BitFlipEnv(bits=9), RoomsEnv("empty", slip=0.1)):
         with pytest.raises(HindsightError, match="bit flip"):
-            tables(env, 5)
+            deterministic_tables(env, 5)

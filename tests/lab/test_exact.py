@@ -1,4 +1,4 @@
-"""Exact returns, values and gradients: against brute force, simulation, and the policy gradient theorem."""
+"""Exact returns, values, gradients: by brute force, simulation, the policy gradient theorem."""
 
 from __future__ import annotations
 
@@ -14,21 +14,31 @@ from hindsight.envs.jax_envs import JaxRooms
 from hindsight.envs.make import make
 from hindsight.envs.rooms import RoomsEnv
 from hindsight.errors import HindsightError
-from hindsight.gradients.bound import compare
 from hindsight.gradients.config import HPGConfig
-from hindsight.gradients.exact import Tables, enumerated, greedy, log_policy, mean_return, values
 from hindsight.gradients.learner import make_learner
+from hindsight.lab.bound import compare
+from hindsight.lab.exact import Tables, enumerated, greedy, log_policy, mean_return, values
 from hindsight.training.in_jax import evaluation_of, fixed_scale, play
 from hindsight.types import Array
 
-# Three cells in a row, left or right, walls at both ends; starts in the first or the second, goals are the others.
+# Three cells in a row, left or right, walls at both ends; starts in the first or the second, goals
+# are the others.
 LINE = Tables(
-    np.arange(3)[:, None], np.array([[0, 1], [0, 2], [1, 2]]), np.array([0.25, 0.75, 0.0]), np.array([2, 1]), 4, 0.3
+    np.arange(3)[:, None],
+    np.array([[0, 1], [0, 2], [1, 2]]),
+    np.array([0.25, 0.75, 0.0]),
+    np.array([2, 1]),
+    4,
+    0.3,
 )
 
 
 def random_logits(world: Tables, seed: int) -> Array:
-    return np.random.default_rng(seed).normal(size=(len(world.goal), *world.after.shape)).astype(np.float32)
+    return (
+        np.random.default_rng(seed)
+        .normal(size=(len(world.goal), *world.after.shape))
+        .astype(np.float32)
+    )
 
 
 def by_brute_force(world: Tables, policy: Array, goal: int, state: int, t: int) -> float:
@@ -42,7 +52,9 @@ def by_brute_force(world: Tables, policy: Array, goal: int, state: int, t: int) 
             after = world.after[state, move]
             reached = after == world.goal[goal]
             worth = (
-                (world.horizon - t) / world.horizon if reached else by_brute_force(world, policy, goal, after, t + 1)
+                (world.horizon - t) / world.horizon
+                if reached
+                else by_brute_force(world, policy, goal, after, t + 1)
             )
             total += policy[goal, state, action] * chance * worth
     return total
@@ -93,12 +105,17 @@ def test_its_derivative_is_the_policy_gradient_theorem() -> None:
     """d J / d logits = mean over goals of sum over steps of P(s_t) pi(a|s) (Q_t(s, a) - V_t(s))."""
     logits = random_logits(LINE, 3)
     gradient = jax.grad(lambda x: mean_return(LINE, jax.nn.softmax(x)))(logits)
-    policy, value = np.asarray(jax.nn.softmax(logits)), np.asarray(values(LINE, jax.nn.softmax(logits)))
+    policy, value = (
+        np.asarray(jax.nn.softmax(logits)),
+        np.asarray(values(LINE, jax.nn.softmax(logits))),
+    )
     expected = np.zeros_like(logits)
     for g, goal in enumerate(LINE.goal):
         there = LINE.start.copy()  # and not done
         for t in range(LINE.horizon):
-            follows = np.where(np.arange(3) == goal, (LINE.horizon - t) / LINE.horizon, value[t + 1, g])
+            follows = np.where(
+                np.arange(3) == goal, (LINE.horizon - t) / LINE.horizon, value[t + 1, g]
+            )
             advantage = LINE.chance @ follows - value[t, g][:, None]
             expected[g] += there[:, None] * policy[g] * advantage / len(LINE.goal)
             there = np.einsum("s,sa,san->n", there, policy[g], LINE.chance)

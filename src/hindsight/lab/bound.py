@@ -1,4 +1,4 @@
-"""The last equation of the paper's Appendix D, exactly, where states and goals can be enumerated.
+"""The last equation of the paper's Appendix D, exactly, and how it goes during a training.
 
 TRPO with hindsight replaces the gain of a new policy pi over the old one pi',
 
@@ -8,19 +8,34 @@ by a surrogate with the states that the old policy visits while it pursues *anot
 
     surrogate = E_g [ sum over steps of  E_{s ~ rho(pi'_g'),  a ~ pi_g}  A^{pi'_g}(s, a) ].
 
-The equation is their difference, for which the paper asks for a bound. `corrected` is the surrogate with the states of
-pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and its error is of second order.
+The equation is their difference, for which the paper asks for a bound. `corrected` is the surrogate
+with the states of pi'_g, which whole-trajectory importance weights estimate: it is TRPO's own, and
+its error is of second order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.jax_envs import in_jax
+from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
-from hindsight.gradients.exact import Tables, enumerated
+from hindsight.gradients.config import OnPolicyConfig
+from hindsight.lab.exact import Tables, enumerated
+from hindsight.networks import Params, forward
+from hindsight.training.in_jax import train_in_jax
+from hindsight.training.policy import Policy
 from hindsight.types import Array, Floats64
+
+SMALL_STEP = 0.01
+"""The share of an update at which the order of the error shows: halve the step, and a
+second-order error quarters."""
 
 
 class Gap(NamedTuple):
@@ -36,29 +51,35 @@ class Gap(NamedTuple):
         return self.surrogate - self.gain
 
 
-def tables(env: Any, horizon: int) -> Tables:
+def deterministic_tables(env: Any, horizon: int) -> Tables:
     """Enumerate a bit flip or rooms env in which an action leads to one state."""
     world = enumerated(env, horizon)
     if world.slip > 0:
-        raise HindsightError("the gap can be computed for bit flip and for rooms without slips only")
+        raise HindsightError(
+            "the gap can be computed for bit flip and for rooms without slips only"
+        )
     return world
 
 
 def compare(world: Tables, old: Array, new: Array) -> Gap:
-    """Gain and surrogates of a new policy [G, S, A] over an old one, both as probabilities of actions."""
+    """Gain and surrogates of a new policy over an old one, both as probabilities [G, S, A]."""
     old, new = old.astype(np.float64), new.astype(np.float64)
     advantage = advantages(world, old)  # [T, G, S, A]
     better = np.einsum("gsa,tgsa->tgs", new, advantage)
     goals = np.arange(len(world.goal))
     gain = corrected = surrogate = 0.0
     by_new, by_old = (np.repeat(world.start[None], len(goals), axis=0) for _ in range(2))  # [G, S]
-    # The old policy pursues g', and g is looked at: [g', g, S], the part of it that has reached neither.
+    # The old policy pursues g', and g is looked at: [g', g, S], the part of it that has reached
+    # neither.
     across = np.broadcast_to(world.start, (len(goals), len(goals), len(world.start))).copy()
     for t in range(world.horizon):
         gain += float((by_new * better[t]).sum(axis=1).mean())
         corrected += float((by_old * better[t]).sum(axis=1).mean())
         surrogate += float((across * better[t]).sum(axis=2).mean())
-        by_new, by_old = _move(world, by_new[:, None], new)[:, 0], _move(world, by_old[:, None], old)[:, 0]
+        by_new, by_old = (
+            _move(world, by_new[:, None], new)[:, 0],
+            _move(world, by_old[:, None], old)[:, 0],
+        )
         by_new[goals, world.goal] = by_old[goals, world.goal] = 0.0
         across = _move(world, across, old)
         across[goals, :, world.goal] = 0.0
@@ -67,7 +88,8 @@ def compare(world: Tables, old: Array, new: Array) -> Gap:
 
 
 def advantages(world: Tables, policy: Array) -> Floats64:
-    """A(s, a, g) with t steps taken [T, G, S, A]: reaching g with step t is worth (T - t) / T, and ends the episode."""
+    """A(s, a, g) with t steps taken [T, G, S, A]: reaching g with step t is worth (T - t) / T,
+    and ends the episode."""
     goals, states, actions = policy.shape
     reaches = world.after[None] == world.goal[:, None, None]  # [G, S, A]
     value = np.zeros((goals, states))
@@ -84,5 +106,51 @@ def _move(world: Tables, chance: Array, policy: Array) -> Array:
     matrix = np.zeros((len(policy), len(world.after), len(world.after)))
     rows = np.arange(len(world.after))
     for action in range(world.after.shape[1]):
-        matrix[:, rows, world.after[:, action]] += policy[:, :, action]  # an action leads to one state
+        matrix[:, rows, world.after[:, action]] += policy[
+            :, :, action
+        ]  # an action leads to one state
     return chance @ matrix
+
+
+def measure(
+    config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory
+) -> Iterator[dict[str, float]]:
+    """Train, and after every batch compare the policy with the one before it."""
+    env = make_env()
+    world, twin = deterministic_tables(env.unwrapped, spec.horizon), in_jax(env)
+    if twin is None:
+        raise HindsightError(f"{spec.id} is not written in JAX")
+    before: Policy | None = None
+    for progress in train_in_jax(replace(config, eval_every=1), spec, twin):
+        if before is not None:
+            old, new = (policy_table(world, p, p.parameters) for p in (before, progress.policy))
+            whole = compare(world, old, new)
+            nearby = policy_table(
+                world, before, _between(before.parameters, progress.policy.parameters, SMALL_STEP)
+            )
+            small = compare(world, old, nearby)
+            yield {"batch": progress.cycle, "score": progress.metrics["eval/score"]} | {
+                f"{name}{suffix}": value
+                for suffix, found in (("", whole), ("_small", small))
+                for name, value in _values(found).items()
+            }
+        before = progress.policy
+
+
+def policy_table(world: Tables, policy: Policy, parameters: Params) -> Array:
+    """Action probabilities [G, S, A] of a categorical policy in every state under every goal."""
+    model: Any = getattr(policy.agent, "model")  # noqa: B009  (only policy-gradient learners have one)
+    inputs = model.inputs(policy.scale, *world.pairs())
+    logits = forward(parameters["network"], inputs, tanh=True).astype(np.float64)
+    chance = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    table: Array = chance / chance.sum(axis=-1, keepdims=True)
+    return table
+
+
+def _between(old: Params, new: Params, share: float) -> Params:
+    return jax.tree.map(lambda a, b: a + share * (b - a), old, new)
+
+
+def _values(found: Gap) -> dict[str, float]:
+    corrected_gap = found.corrected - found.gain
+    return found._asdict() | {"gap": found.gap, "corrected_gap": corrected_gap}

@@ -1,7 +1,8 @@
-"""Mean return, values and gradient of a policy without any sampling, where states and goals can be enumerated.
+"""Mean return, values and gradient of a policy, by enumerating states and goals.
 
-An env becomes `Tables`, and a policy a table of the probabilities of its actions [G, S, A]. Returns are those of
-`gradients/batch.py`: reaching the goal with step t of T is worth (T - t) / T, and ends the episode.
+An env becomes `Tables`, and a policy a table of the probabilities of its actions [G, S, A]. Returns
+are those of `gradients/batch.py`: reaching the goal with step t of T is worth (T - t) / T, and ends
+the episode.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Tables:
         """Position and goal [G, S, d] of every state under every goal."""
         position: Floats = self.position.astype(np.float32)
         shape = (len(self.goal), *position.shape)
-        return np.broadcast_to(position, shape), np.broadcast_to(position[self.goal][:, None], shape)
+        return np.broadcast_to(position, shape), np.broadcast_to(
+            position[self.goal][:, None], shape
+        )
 
 
 def enumerated(env: Any, horizon: int) -> Tables:
@@ -56,16 +59,20 @@ def enumerated(env: Any, horizon: int) -> Tables:
         return Tables(position, after, np.eye(len(states))[0], states, horizon)
     if isinstance(env, RoomsEnv):
         number = {tuple(cell): i for i, cell in enumerate(env.cells)}
-        after = np.array([[number[tuple(env.after(cell, m))] for m in range(len(MOVES))] for cell in env.cells])
+        after = np.array(
+            [[number[tuple(env.after(cell, m))] for m in range(len(MOVES))] for cell in env.cells]
+        )
         start = np.zeros(len(env.cells))
         start[[number[tuple(cell)] for cell in env.starts]] = 1 / len(env.starts)
         goal = np.array([number[tuple(cell)] for cell in env.goals])
         return Tables(env.cells, after, start, goal, horizon, env.slip)
-    raise HindsightError("only bit flip (up to 8 bits, zero at the start) and rooms can be enumerated")
+    raise HindsightError(
+        "only bit flip (up to 8 bits, zero at the start) and rooms can be enumerated"
+    )
 
 
 def log_policy(world: Tables, model: Model, scale: Scale, policy: Params) -> Tensor:
-    """Log-probabilities of the actions of a categorical policy [G, S, A], in every state under every goal."""
+    """Log-probabilities of a categorical policy [G, S, A], in every state under every goal."""
     return model.distribution(policy, model.inputs(scale, *world.pairs()))
 
 
@@ -78,17 +85,20 @@ def values(world: Tables, policy: Tensor) -> Tensor:
         now = jnp.einsum("gsn,gn->gs", moves, jnp.where(reached, worth, later))
         return now, now
 
-    worth = jnp.arange(1, world.horizon + 1) / world.horizon  # of reaching the goal, from the last step back
+    worth = (
+        jnp.arange(1, world.horizon + 1) / world.horizon
+    )  # of reaching the goal, from the last step back
     end = jnp.zeros(reached.shape)
     _, found = jax.lax.scan(step, end, worth)
     return jnp.concatenate([found[::-1], end[None]])
 
 
 def mean_return(world: Tables, policy: Tensor) -> Tensor:
-    """The mean return [] of a policy [G, S, A] over starts and goals. Its derivative is the exact policy gradient."""
+    """The mean return [] of a policy [G, S, A] over starts and goals. Its derivative is the
+    exact policy gradient."""
     return jnp.mean(values(world, policy)[0] @ jnp.asarray(world.start, jnp.float32))
 
 
 def greedy(policy: Tensor) -> Tensor:
-    """The policy that always takes the likeliest action of this one [G, S, A], given as probabilities or their logs."""
+    """The policy that takes the likeliest action of this one [G, S, A] (or of its logs)."""
     return jax.nn.one_hot(jnp.argmax(policy, axis=-1), policy.shape[-1])

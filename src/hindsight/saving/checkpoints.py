@@ -33,10 +33,11 @@ from hindsight.saving.files import (
     tensor_parts,
     write_synced,
 )
+from hindsight.saving.metrics import METRICS
 from hindsight.saving.tree import Learning, State, join, split
 
 FORMAT = 1
-MANIFEST, STATE, CONFIG, METRICS = "manifest.json", "state.json", "config.json", "metrics.jsonl"
+MANIFEST, STATE, CONFIG = "manifest.json", "state.json", "config.json"
 _NAME = re.compile(r"\d{8,12}")
 _FILE = re.compile(r"[a-z_]{1,40}\.(json|jsonl|safetensors)")
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from hindsight.errors import HindsightError
 from hindsight.saving.checkpoints import Checkpoints
 from hindsight.saving.files import write_aside
+from hindsight.saving.metrics import read_metrics
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
 
 if TYPE_CHECKING:  # the settings of agents stand beside their learners, which need JAX
     from hindsight.config import TrainConfig
 
-CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
+CONFIG, SUMMARY = "config.json", "summary.json"
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,7 @@ class Run:
     @property
     def metrics(self) -> list[dict[str, float]]:
         """All rows written so far; a last line cut short is left out."""
-        file = self.path / METRICS
-        if not file.is_file():
-            raise HindsightError(f"{self.path} has no {METRICS}")
-        rows = []
-        for line in file.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return rows
+        return read_metrics(self.path)
 
     @property
     def is_locked(self) -> bool:

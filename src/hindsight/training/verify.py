@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,9 @@ from safetensors import safe_open
 from tensorboardX.record_writer import masked_crc32c
 
 from hindsight.errors import HindsightError
-from hindsight.saving.checkpoints import CONFIG, MANIFEST, METRICS, Checkpoint, Checkpoints
+from hindsight.saving.checkpoints import CONFIG, MANIFEST, Checkpoint, Checkpoints
 from hindsight.saving.files import is_sealed, read_json, read_tensors
+from hindsight.saving.metrics import METRICS, read_metrics
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, tensors_file
 from hindsight.training.run import SUMMARY, read_config
 
@@ -90,12 +90,11 @@ def _metrics(path: Path, newest: Checkpoint | None) -> str:
     content = path.read_bytes()
     if newest is not None and not content.startswith(newest.metrics):
         raise HindsightError(f"does not begin with the rows in the checkpoint {newest.path}")
-    whole, _, rest = content.rpartition(b"\n")
-    cycles = [json.loads(line)["cycle"] for line in whole.splitlines()]
+    cycles = [row["cycle"] for row in read_metrics(path.parent)]
     for i, cycle in enumerate(cycles, 1):
         if cycle != i * cycles[0] or cycle < 1:  # trainings in JAX write a row for every `eval_every` cycles
             raise HindsightError(f"line {i} is not of cycle {i * cycles[0]}")
-    return "the last row is cut" if rest else ""
+    return "" if content.endswith(b"\n") or not content else "the last row is cut"
 
 
 def _summary(path: Path, newest: Checkpoint | None) -> str:

@@ -16,10 +16,11 @@ from tensorboardX import SummaryWriter
 from hindsight.errors import HindsightError
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.metrics import METRICS
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.training.guard import Diverged
 from hindsight.training.progress import Progress
-from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, machine, versions
+from hindsight.training.run import CONFIG, SUMMARY, Run, config_file, machine, versions
 
 
 class RunWriter:

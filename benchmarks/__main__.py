@@ -1,0 +1,48 @@
+"""`python -m benchmarks WHAT`: measure this machine and this library, as ratios within one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from hindsight.errors import HindsightError
+
+BENCHMARKS = {
+    "learner": "time per DDPG update",
+    "simulation": "env steps per second",
+    "training": "env steps per second of whole training",
+    "asynchronous": "the same of A3C, by the number of workers",
+    "replay": "microseconds to add, sample and update, at a million transitions",
+    "checkpoint": "seconds to save and load a full replay",
+    "memory": "resident size over 300,000 steps",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    width = max(map(len, BENCHMARKS))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure this machine and this library, as ratios within one run.",
+        epilog="\n".join(f"  {name:{width}}  {text}" for name, text in BENCHMARKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "what", choices=BENCHMARKS, metavar="WHAT", help="one of those listed below"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    benchmark = import_module(f"benchmarks.{options.what}")
+    try:
+        result = benchmark.run()
+    except HindsightError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result) if options.json else benchmark.table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""Rates measured in turns, because the machine's speed drifts: only those of a turn compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hindsight.types import Array
+
+
+def compared(mine: Array, theirs: Array) -> dict[str, Any]:
+    """Medians: their rate, and ours over theirs in the same turn, with the quarter and
+    three-quarter points of that."""
+    low, middle, high = (round(float(q), 3) for q in np.quantile(mine / theirs, (0.25, 0.5, 0.75)))
+    rate = round(float(np.median(theirs)), 1)
+    return {"steps_per_second": rate, "hindsight_is": middle, "middle_half_of_turns": [low, high]}

@@ -1,0 +1,173 @@
+"""Env steps per second of whole training at equal work, against Stable-Baselines3's DDPG with
+HerReplayBuffer.
+
+We and our peer take turns of some seconds, and ratios are those within a turn: a machine's speed
+may drift. The peer trains in a process of its own, so that neither has to live with the other's
+threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.learner import BATCH, HIDDEN, products, time_products
+from benchmarks.rates import compared
+from benchmarks.simulation import Round, bare, passed_through, rounds
+from hindsight.api import describe
+from hindsight.config import DDPGConfig, ReplayConfig, TrainConfig
+from hindsight.envs.batch import make_batch
+from hindsight.envs.make import factory
+from hindsight.training.off_policy import train_off_policy
+from hindsight.training.off_policy_state import OffPolicyState
+from hindsight.training.run import machine, versions
+
+ENV, NUM = "FetchPush-v4", 32
+UPDATES_PER_100_STEPS = 40
+WARM_UP = 2  # cycles
+PEER_STEPS = 600
+
+
+@contextmanager
+def ours(shares: dict[str, float]) -> Iterator[Round]:
+    """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time
+    goes, in `shares`."""
+    config = TrainConfig(
+        ENV,
+        steps=10**9,
+        num_envs=NUM,
+        episodes_per_cycle=NUM,
+        updates_per_cycle=NUM * 50 * UPDATES_PER_100_STEPS // 100,
+        batch_size=BATCH,
+        eval_every=10**9,
+        overlap=True,
+        agent=DDPGConfig(hidden=HIDDEN),
+        replay=ReplayConfig(capacity=1_000_000),
+    )
+    make_env = factory(ENV)
+    spec = describe(ENV, make_env)
+    envs = make_batch(make_env, spec, NUM)
+    with closing(train_off_policy(config, spec, OffPolicyState(config, spec, envs))) as training:
+        for _ in range(WARM_UP):
+            last = next(training)
+
+        def cycle() -> float:
+            nonlocal last
+            start, before = time.perf_counter(), last
+            last = next(training)
+            seconds = time.perf_counter() - start
+            for name in ("collect", "replay", "learn"):
+                spent = last.metrics[f"time/{name}"] - before.metrics[f"time/{name}"]
+                shares[name] = shares.get(name, 0.0) + spent
+            return (last.step - before.step) / seconds
+
+        yield cycle
+    envs.close()
+
+
+@contextmanager
+def stable_baselines() -> Iterator[Round | None]:
+    """The same work by Stable-Baselines3: one env, 40 updates after two episodes of 50 steps."""
+    if peers.stable_baselines3() is None:
+        yield None
+        return
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_train_peer, args=(there,), daemon=True)
+    process.start()
+    here.recv()  # ready
+
+    def some_steps() -> float:
+        here.send(PEER_STEPS)
+        return PEER_STEPS / float(here.recv())
+
+    yield some_steps
+    here.send(0)
+    process.join()
+
+
+def _train_peer(pipe: Connection) -> None:
+    """Train for as many steps as asked, and answer with the seconds, until asked for none."""
+    model = peers.ddpg(
+        peers.stable_baselines3(), ENV, HIDDEN, BATCH, episodes=2, updates=UPDATES_PER_100_STEPS
+    )
+    model.learn(1000)
+    pipe.send(None)
+    while steps := pipe.recv():
+        start = time.perf_counter()
+        model.learn(steps, reset_num_timesteps=False)
+        pipe.send(time.perf_counter() - start)
+
+
+def limit(physics: Round) -> Round:
+    """Steps per second of bare mj_step calls, then bare matrix products."""
+
+    def one() -> float:
+        return 1.0 / (
+            1.0 / physics() + UPDATES_PER_100_STEPS / 100 * min(time_products().values()) / 1e3
+        )
+
+    return one
+
+
+def run() -> dict[str, Any]:
+    shares: dict[str, float] = {}
+    with ours(shares) as mine, stable_baselines() as peer:
+        players = {"hindsight": mine, "limit": limit(bare(passed_through(ENV, 50), ENV, 2))}
+        rates = rounds(players | ({} if peer is None else {"stable_baselines3": peer}))
+    found = {
+        name: compared(rates["hindsight"], rate)
+        for name, rate in rates.items()
+        if name != "hindsight"
+    }
+    package = peers.stable_baselines3()
+    return {
+        "env": ENV,
+        "batch": BATCH,
+        "updates_per_100_steps": UPDATES_PER_100_STEPS,
+        "steps_per_second": round(float(np.median(rates["hindsight"])), 1),
+        "shares_of_time": {
+            name: round(spent / sum(shares.values()), 3) for name, spent in shares.items()
+        },
+        "limit": found["limit"],
+        "gflop_per_update": round(sum(2 * m * k * n for m, k, n in products()) / 1e9, 3),
+        "stable_baselines3": None
+        if package is None
+        else found["stable_baselines3"] | {"version": package.__version__},
+        "machine": machine(),
+        "versions": dict(versions()),
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    peer, bound = result["stable_baselines3"], result["limit"]
+    lines = [
+        f"{result['env']}, batch {result['batch']}, {result['updates_per_100_steps']} updates "
+        "per 100 env steps",
+        f"hindsight: {result['steps_per_second']:.0f} env steps/s; time: "
+        f"{result['shares_of_time']}",
+        f"limit (bare mj_step, then bare matrix products): {_shown(bound)}",
+    ]
+    if peer is None:
+        lines.append(
+            "Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare"
+        )
+    else:
+        lines.append(f"Stable-Baselines3 {peer['version']}: {_shown(peer)}")
+    return "\n".join(lines)
+
+
+def _shown(found: dict[str, Any]) -> str:
+    low, high = found["middle_half_of_turns"]
+    return (
+        f"{found['steps_per_second']:.0f} env steps/s; we are {found['hindsight_is']:.2f} times "
+        "as fast "
+        f"(half of the turns: {low:.2f} to {high:.2f})"
+    )

@@ -1,0 +1,1 @@
+"""What studies runs: compare, report, sweep, reproduce. The library never imports it."""

@@ -1,0 +1,1 @@
+"""The page of a comparison: one HTML file, made from templates."""

@@ -1,0 +1,56 @@
+"""`hindsight reproduce`: its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hindsight.options import needs_report, parse
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run the paper's tables and figures, and ours. Interrupted runs are continued."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = ()
+    """Which experiments; `all` for all of them. --list shows them."""
+    list: bool = False
+    """Show all experiments: where in the paper, runs, how many of them measured, minutes."""
+    budget: float | None = None
+    """Run what fits into so many minutes, what says most first."""
+    seeds: tuple[int, ...] = ()
+    """Only these seeds."""
+    only: tuple[str, ...] = ()
+    """Only these configurations (the names in front of -seed in experiments/results/NAME)."""
+    missing: bool = False
+    """Only what has no measured row in experiments/results yet."""
+    runs_dir: Path | None = None
+    """Where to put the runs; by default runs/reproduce/NAME."""
+    steps: int | None = None
+    """Shrink every run to about so many steps, for a trial: kept apart, never a result."""
+    plan: bool = False
+    """Show what would be run, and run nothing."""
+    draw: bool = False
+    """Draw the figure from the measured rows into docs/figures, without training."""
+    tables: bool = False
+    """Make the tables in README and docs anew from the measured rows."""
+    import_runs: tuple[Path, ...] = ()
+    """Add run directories of the experiment's settings to the measured rows."""
+    jobs: int = 1
+    """Runs at a time. More than one share the machine: their minutes are not to be trusted, and
+    their rows say so."""
+    shared_machine: bool = False
+    """Other programs ran meanwhile: minutes are not to be trusted."""
+    quiet: bool = False
+    """Show no progress of the trainings."""
+
+
+def reproduce(arguments: Sequence[str]) -> int:
+    options = parse(Reproduce, arguments, "hindsight reproduce")
+    with needs_report():  # heavy, and not needed for --help
+        from hindsight.lab.reproduce.actions import act
+    return act(options)

@@ -1,0 +1,90 @@
+"""The complete settings of a training, how two of them differ, and the command that repeats one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from hindsight import api
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.make import factory
+from hindsight.gradients.config import OnPolicyConfig
+from hindsight.lab.reproduce.experiment import Measurement, Training
+from hindsight.settings import flatten, plain, with_settings
+from hindsight.training.run import Run
+
+HARMLESS = ("checkpoint.", "workers", "simulator", "env_timeout", "env_failures")
+"""Settings that do not change what is learnt."""
+
+
+@cache
+def _spec(env: str, kwargs: tuple[tuple[str, Any], ...]) -> GoalEnvSpec:
+    return api.describe(env, factory(env, dict(kwargs)))
+
+
+def spec_of(training: Training) -> GoalEnvSpec:
+    return _spec(training.env, tuple(sorted(training.env_kwargs.items())))
+
+
+def config_of(training: Training, seed: int, trial_steps: int | None = None) -> api.AnyConfig:
+    """The settings of one run; with `trial_steps` shrunk to a trial of about so many steps."""
+    spec = spec_of(training)
+    config = api.default_config(training.method, spec, training.preset)
+    config = replace(config, env=training.env, env_kwargs=dict(training.env_kwargs))
+    config = with_settings(config, {**training.settings, "seed": seed})
+    return config if trial_steps is None else _trial(config, trial_steps, spec.horizon)
+
+
+def _trial(config: api.AnyConfig, steps: int, horizon: int) -> api.AnyConfig:
+    """Fewer steps, and cycles small enough for there to be one."""
+    episodes = min(config.episodes_per_cycle, max(steps // horizon, 1))
+    small: dict[str, Any] = {
+        "steps": steps,
+        "num_envs": min(config.num_envs, episodes),
+        "episodes_per_cycle": episodes,
+        "eval_every": 1 if episodes < config.episodes_per_cycle else config.eval_every,
+        "eval_episodes": min(config.eval_episodes, 10),
+    }
+    if isinstance(config, OnPolicyConfig):
+        return replace(config, **small)
+    updates = max(config.updates_per_cycle * episodes // config.episodes_per_cycle, 1)
+    return replace(config, updates_per_cycle=updates, **small)
+
+
+def differences(a: api.AnyConfig, b: api.AnyConfig) -> list[str]:
+    """Settings in which two configs differ, but for those that do not change what is learnt:
+    `name: a, not b`."""
+    one, other = (
+        {k: plain(v) for k, v in flatten(config).items() if not k.startswith(HARMLESS)}
+        for config in (a, b)
+    )
+    return [
+        f"{k}: {one.get(k)}, not {other.get(k)}"
+        for k in {**one, **other}
+        if one.get(k) != other.get(k)
+    ]
+
+
+def command(entry: Training | Measurement, seed: int) -> str:
+    """What to type to run one seed of an entry."""
+    if isinstance(entry, Measurement) or entry.stop_at is not None:
+        return f"hindsight reproduce {entry.home} --only {entry.slug} --seeds {seed}"
+    words = ["hindsight", "train", entry.env]
+    words += ["--method", entry.method] if entry.method else []
+    words += ["--preset", entry.preset] if entry.preset != "default" else []
+    for name, value in entry.env_kwargs.items():
+        words += [f"--env.{name.replace('_', '-')}", str(value)]
+    for name, value in entry.settings.items():
+        group, dot, leaf = name.replace("_", "-").rpartition(".")
+        if isinstance(value, bool):
+            words += [f"--{group}{dot}{leaf if value else 'no-' + leaf}"]
+        else:
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            words += [f"--{group}{dot}{leaf}", f"'{text}'" if "(" in text else text]
+    return " ".join([*words, "--seed", str(seed)])
+
+
+def last_step(run: Run) -> int:
+    rows = run.metrics if (run.path / "metrics.jsonl").is_file() else []
+    return int(rows[-1]["step"]) if rows else 0

@@ -1,0 +1,125 @@
+"""Tables of the measurements that are no trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hindsight.lab.reproduce.experiment import Measurement
+from hindsight.lab.statistics import estimate
+
+
+def table(entry: Measurement, rows: Mapping[int, dict[str, Any]]) -> str:
+    if not rows:
+        return "not run\n"
+    values = [row["values"] for row in rows.values()]
+    if entry.what == "estimators":
+        return _estimators(values)
+    return _bound(values[0]) if entry.what == "bound" else _speed(values[0])
+
+
+def _bound(values: Mapping[str, list[dict[str, float]]]) -> str:
+    lines = [
+        "| median of \\|gap\\| / \\|gain\\| over updates | surrogate of App. D | with the states "
+        "of the goal itself |",
+        "|---|---|---|",
+    ]
+    for env, found in values.items():
+        for suffix, step in (("", "whole updates"), ("_small", "a hundredth of each")):
+            gain = np.maximum(np.abs([row[f"gain{suffix}"] for row in found]), 1e-12)
+            gaps = [
+                np.median(np.abs([row[f"{k}{suffix}"] for row in found]) / gain)
+                for k in ("gap", "corrected_gap")
+            ]
+            lines.append(f"| {env}, {step} ({len(found)}) | {gaps[0]:.2g} | {gaps[1]:.2g} |")
+    return "\n".join(lines) + "\n"
+
+
+_PEERS = {
+    "cpprb": "cpprb, proportional",
+    "stable_baselines3": "Stable-Baselines3, HER",
+    "nnabla_rl": "nnabla-rl, rank",
+}
+
+
+def _speed(values: Mapping[str, Any]) -> str:
+    lines = [
+        "| microseconds | add an episode of 50 | sample | update | bytes per pair |",
+        "|---|---|---|---|---|",
+    ]
+    found = dict(values["hindsight"])
+    found |= {
+        f"{name} ({values[key]['version']})": values[key]
+        for key, name in _PEERS.items()
+        if values[key]
+    }
+    for name, row in found.items():
+        cells = [f"{row[k]:,.0f}" if k in row else "" for k in ("add_episode", "sample", "update")]
+        cells.append(f"{row['bytes_per_pair']:.1f}" if "bytes_per_pair" in row else "")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    ratios = [f"- {text}: {ratio:,.1f}" for text, ratio in speedups(values).items()]
+    return "\n".join([*lines, "", "How many times as fast ours is:", "", *ratios]) + "\n"
+
+
+def speedups(values: Mapping[str, Any]) -> dict[str, float]:
+    """How many times as fast our replay is as its peers, by `benchmarks/replay.py`."""
+    ours, ranks = values["hindsight"], values["rank_distribution"]
+
+    def both(row: Mapping[str, float]) -> float:
+        return row["sample"] + row["update"]
+
+    found = {
+        "setting up ranks, one table per hundredth / one growing array": ranks["hundred_tables"]
+        / ranks["one_array"]
+    }
+    if (peer := values["stable_baselines3"]) is not None:
+        found["sample with relabelling, Stable-Baselines3 / HER"] = (
+            peer["sample"] / ours["HER"]["sample"]
+        )
+    if (peer := values["cpprb"]) is not None:
+        name = "proportional sample + update, cpprb / HER with relabelling"
+        found[name] = both(peer) / both(ours["HER, proportional"])
+    if (peer := values["nnabla_rl"]) is not None:
+        found["rank-based sample + update, nnabla-rl / HER with relabelling"] = both(peer) / both(
+            ours["HER, rank"]
+        )
+    return found
+
+
+def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
+    """Cosines by steps, estimator and baseline, of one batch and of the mean of all."""
+    first = values[0]
+    names = list(dict.fromkeys((row["steps"], row["estimator"]) for row in first["cosines"]))
+    columns = list(dict.fromkeys(row["baseline"] for row in first["cosines"]))
+    headings = {
+        "one": f"a batch of {first['episodes']} episodes",
+        "mean": f"the mean of {first['batches']} batches",
+    }
+    lines = []
+    for key, heading in headings.items():
+        lines += [
+            f"| cosine of {heading} | after steps | {' | '.join(columns)} |",
+            "|---" * (2 + len(columns)) + "|",
+        ]
+        for steps, name in names:
+            places = [(steps, name, column) for column in columns]
+            cells = [
+                estimate([row[key] for v in values for row in v["cosines"] if _place(row) == p])
+                for p in places
+            ]
+            lines.append(f"| {name} | {steps} | {' | '.join(map(str, cells))} |")
+        lines.append("")
+    seeds = f"{len(values)} seeds" if len(values) > 1 else "1 seed"
+    lines += [f"Score of the policy that learns by {first['learnt_by']} ({seeds}):", ""]
+    for i, row in enumerate(first["scores"]):
+        sampled, greedy = (
+            estimate([v["scores"][i][key] for v in values]) for key in ("sampled", "greedy")
+        )
+        lines.append(f"- after {row['steps']} steps: {sampled} as it plays, {greedy} greedy")
+    return "\n".join(lines) + "\n"
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, str, str]:
+    return row["steps"], row["estimator"], row["baseline"]
