@@ -9,9 +9,9 @@ SEEDS = (1, 0, 2)
 TWO_EPISODES = {
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 6,
+    "gradient_steps": 6,
     "eval_every": 160,
-    "policy_average": 0.994,
+    "policy_ema": 0.994,
 }
 
 
@@ -26,12 +26,12 @@ EXPERIMENT = Experiment(
     entries=(
         Use("push", "hper", label="none (`hper`)", seeds=SEEDS),
         changed("normaliser", "normaliser off, as in the paper's published code", {"agent.normalize": False}),
-        changed("met", "goals that are met already are stored, as in the paper", {"replay.drop_met": 0.0}),
+        changed("met", "goals that are met already are stored, as in the paper", {"replay.drop_achieved": 0.0}),
         changed("two-episodes", "two episodes per cycle", TWO_EPISODES),
         changed(
-            "largest", "new pairs start with the largest priority, not their TD error", {"priority.new": "largest"}
+            "largest", "new pairs start with the largest priority, not their TD error", {"priority.initial": "largest"}
         ),
-        changed("unprioritised", "stored pairs drawn uniformly", {"priority.index": "none"}),
+        changed("unprioritised", "stored pairs drawn uniformly", {"priority.sampling": "uniform"}),
         changed("fresh", "priorities fresh when sampled, from 4 times as many candidates", {"priority.fresh": 4}),
     ),
     columns=("label", "seeds", "at_steps", "by_seed", "moved", "reached", "stopped"),

@@ -4,7 +4,7 @@ from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 COLUMNS = {"critic": "critic only", "both": "critic and actor", "none": "none"}
 REACH, PUSH = "FetchReach, one queue, replay_k 4", "FetchPush, two queues, replay_k 4"
-REACH_SETTINGS = {"agent.target_every": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
+REACH_SETTINGS = {"agent.target_update_interval": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
 
 EXPERIMENT = Experiment(
     order=8,
@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
                 f"reach-{correct}",
                 "FetchReach-v4",
                 preset="paper-normalized",
-                settings=REACH_SETTINGS | {"priority.correct": correct},
+                settings=REACH_SETTINGS | {"priority.bias_correction": correct},
                 line=REACH,
                 column=COLUMNS[correct],
             )
@@ -29,7 +29,7 @@ EXPERIMENT = Experiment(
                 f"push-{correct}",
                 "FetchPush-v4",
                 preset="hper",
-                settings={"priority.correct": correct},
+                settings={"priority.bias_correction": correct},
                 line=PUSH,
                 column=COLUMNS[correct],
             )

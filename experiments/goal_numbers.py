@@ -11,7 +11,7 @@ RULES = {
     "late": "non-uniform, Sec. 3.2: k t/T",
 }
 # Evaluated after every cycle, because the question is how soon.
-SOON = {"agent.target_every": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
+SOON = {"agent.target_update_interval": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
 
 
 def reach(rule: str) -> Training:

@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
             preset="paper-normalized",
             settings={
                 "priority.queues": "two_queues",
-                "agent.target_every": 2,
+                "agent.target_update_interval": 2,
                 "steps": 24_000,
                 "eval_every": 1,
                 "eval_episodes": 100,

@@ -13,7 +13,7 @@ EXPERIMENT = Experiment(
             "reach-long",
             "FetchReach-v4",
             preset="paper-normalized",
-            settings={"replay.replay_k": 6.0, "agent.target_every": 2},
+            settings={"replay.replay_k": 6.0, "agent.target_update_interval": 2},
             line="FetchReach",
             label="FetchReach, replay_k 6, five epochs",
         ),

@@ -31,12 +31,12 @@ def row(
     reach, task, paper = env == "FetchReach", env.removeprefix("Fetch").lower(), Paper(success, epoch)
     line = f"{env} | {k} | {batch} | {updates} | {queues}"
     slug = f"{task}-{queues.partition('_')[0]}-{k}-{batch}"
-    same = {"priority.queues": queues, "replay.replay_k": float(k), "updates_per_cycle": updates}
-    literal = same | {"batch_size": batch, "agent.target_every": updates} | ({"steps": 24_000} if reach else {})
+    same = {"priority.queues": queues, "replay.replay_k": float(k), "gradient_steps": updates}
+    literal = same | {"batch_size": batch, "agent.target_update_interval": updates} | ({"steps": 24_000} if reach else {})
     common: dict[str, Any] = {"line": line, "paper": paper, "epoch_steps": 12_000 if reach else 60_000}
     printed = Training(f"{slug}-paper", f"{env}-v4", "paper", settings=literal, column=PAPER, **common)
     if reach:
-        preset, sooner = "paper-normalized", same | {"agent.target_every": 2, "steps": 12_000}
+        preset, sooner = "paper-normalized", same | {"agent.target_update_interval": 2, "steps": 12_000}
         return (
             printed,
             Training(

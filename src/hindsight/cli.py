@@ -12,13 +12,9 @@ from tyro.conf import subcommand
 
 from hindsight.commands.machine import Demo, Doctor, Envs
 from hindsight.commands.runs import Eval, Resume, Verify, Watch
+from hindsight.commands.study import Compare, Plot, Report, Reproduce, Sweep
 from hindsight.commands.train import Train, what_presets_reach
 from hindsight.errors import HindsightError, nearest
-from hindsight.lab.compare import Compare
-from hindsight.lab.plot import Plot
-from hindsight.lab.report import Report
-from hindsight.lab.reproduce.command import Reproduce
-from hindsight.lab.sweep import Sweep
 from hindsight.options import parse, refuse_unknown
 
 COMMANDS: dict[str, tuple[Any, str]] = {
@@ -90,7 +86,7 @@ def _dispatch(arguments: list[str]) -> int:
         known = f" Did you mean {ELSEWHERE[name]!r}?" if name in ELSEWHERE else nearest(name, COMMANDS)
         raise HindsightError(f"unknown command {name!r}.{known} (see hindsight --help)")
     prog = "hindsight" if name.startswith("-") else f"hindsight {name}"
-    command, more = parse(_program(arguments), arguments, "hindsight")
+    command, more = parse(_program(arguments), arguments, "hindsight", shown=prog)
     if not isinstance(command, TAKES_SETTINGS):
         refuse_unknown(more, vars(command), prog)
     found: int = command.run(more)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class HindsightError(ValueError):
@@ -14,3 +15,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean X?' when one of the known names is close to `name`, else an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+@contextlib.contextmanager
+def needs_report() -> Iterator[None]:
+    """Around imports that only the report extra has."""
+    try:
+        yield
+    except ImportError as error:
+        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None

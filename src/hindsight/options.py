@@ -6,7 +6,7 @@ import ast
 import contextlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tyro
@@ -19,7 +19,9 @@ from hindsight.settings import meant
 _KINDS = {"INT": "a whole number", "FLOAT": "a number", "SCHEDULE": "a number or a schedule", "PATH": "a path"}
 
 
-def parse(kind: Any, arguments: Sequence[str], prog: str, default: Any = None) -> tuple[Any, list[str]]:
+def parse(
+    kind: Any, arguments: Sequence[str], prog: str, default: Any = None, shown: str = ""
+) -> tuple[Any, list[str]]:
     """What tyro makes of the arguments, and those that it does not know; its boxed errors become one line."""
     errors = io.StringIO()
     more: dict[str, Any] = {} if default is None else {"default": default}
@@ -36,7 +38,7 @@ def parse(kind: Any, arguments: Sequence[str], prog: str, default: Any = None) -
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise HindsightError(f"{_one_line(errors.getvalue(), arguments)} (see {prog} --help)") from None
+        raise HindsightError(f"{_one_line(errors.getvalue(), arguments)} (see {shown or prog} --help)") from None
     return parsed, unknown
 
 
@@ -47,15 +49,6 @@ def refuse_unknown(unknown: Sequence[str], known: Mapping[str, Any], prog: str) 
         found = meant(name.lstrip("-"), known)
         found = re.sub(r"'(.*)'", lambda match: "--" + match[1].replace("_", "-"), found)
         raise HindsightError(f"unknown option {name!r}.{found} (see {prog} --help)")
-
-
-@contextlib.contextmanager
-def needs_report() -> Iterator[None]:
-    """Around imports that only the report extra has."""
-    try:
-        yield
-    except ImportError as error:
-        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
 
 
 def _registry() -> ConstructorRegistry:
@@ -87,9 +80,12 @@ def _one_line(text: str, arguments: Sequence[str]) -> str:
         elif inner:
             paragraphs[-1].append(inner)
     message = " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
-    wrong = re.search(r"parsing (--?[\w.-]+|[A-Z]+)", message)
+    wrong = re.search(r"parsing (--[\w.-]+)", message)
     if wrong is None:
-        return message.rstrip(".")
+        missing = re.match(r"Missing from .*?: (\S+)", message)
+        if missing is not None:
+            return f"{missing[1]} is missing"
+        return re.sub(r"^Error parsing \w+: ", "", message).rstrip(".")
     helptext = " ".join(" ".join(part) for part in paragraphs[2:])
     metavar = re.search(re.escape(wrong[1]) + r"\s+(\{[^}]*\}|\S+)", helptext)
     return f"cannot read {wrong[1]}{_given(wrong[1], arguments)}{_expected(metavar[1] if metavar else '')}"

@@ -9,22 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.agents.ddpg import DDPG
-from hindsight.agents.dqn import DQN
-from hindsight.agents.exploration import RandomActions
-from hindsight.agents.losses import adam_step, resample, td_loss, td_target
+from hindsight.acting import RandomActions
+from hindsight.agents.ddpg import DDPG, DDPGConfig
+from hindsight.agents.dqn import DQN, DQNConfig
+from hindsight.agents.losses import adam_step, td_loss, td_target
 from hindsight.agents.shapes import Shapes
 from hindsight.agents.td_model import TDModel
-from hindsight.config import DDPGConfig, DQNConfig
 from hindsight.envs.contract import Actions
-from hindsight.networks import MLP, to_numpy
+from hindsight.networks import MLP
 from hindsight.normalizer import Scale
-from hindsight.replay.prioritized import TDErrors
-from hindsight.replay.replay import Batch, Replayed
+from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.fresh import resample
 from hindsight.schedules import Schedule
 
-SCALE = Scale(jnp.zeros(1), jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-NUMPY_SCALE = Scale(*(np.asarray(x) for x in SCALE))
+SCALE = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
+KEY = jax.random.key(0)
 
 
 def linear(weights: list[list[float]], bias: list[float]) -> Any:
@@ -66,9 +65,9 @@ def test_td_target_bootstraps_unless_terminated_and_clips() -> None:
 
 def ddpg(**settings: Any) -> tuple[DDPG, Any]:
     """pi(s, g) = tanh(0.1 s), Q(s, g, a) = -s + g + 2 a, the same as targets."""
-    config = DDPGConfig(hidden=(6,), clip_target=False, **settings)
+    config = DDPGConfig(net_arch=(6,), clip_target=False, **settings)
     agent = DDPG(config, Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
-    state = DDPG(DDPGConfig(hidden=(6,)), agent.shapes).init(jax.random.key(0))
+    state = DDPG(DDPGConfig(net_arch=(6,)), agent.shapes).init(jax.random.key(0))
     actor = linear([[0.1], [0.0]], [0.0])
     critic = linear([[-1.0], [1.0], [2.0]], [0.0])
     return agent, state._replace(actor=actor, critic=critic, target_actor=actor, target_critic=critic)
@@ -76,7 +75,7 @@ def ddpg(**settings: Any) -> tuple[DDPG, Any]:
 
 def test_ddpg_critic_loss_by_hand() -> None:
     agent, state = ddpg()
-    loss, (td_error, value) = agent.critic_loss(state.critic, state, SCALE, batch())
+    loss, (td_error, value) = agent.critic_loss(state.critic, state, batch())
     # Q(1, 1, .5) = 1, Q(2, 1, -.5) = -2; Q'(3, 1, tanh .3) = -2 + 2 tanh(.3); the second transition terminated.
     first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
     assert value.tolist() == pytest.approx([1.0, -2.0])
@@ -86,7 +85,7 @@ def test_ddpg_critic_loss_by_hand() -> None:
 
 def test_ddpg_actor_loss_by_hand() -> None:
     agent, state = ddpg(action_l2=0.5)
-    loss, size = agent.actor_loss(state.actor, state, SCALE, batch())
+    loss, size = agent.actor_loss(state.actor, state, batch())
     a = np.tanh([0.1, 0.2])
     q = np.array([0.0, -1.0]) + 2 * a
     assert float(loss) == pytest.approx(-q.mean() + 0.5 * (a**2).mean(), abs=1e-5)
@@ -94,9 +93,10 @@ def test_ddpg_actor_loss_by_hand() -> None:
 
 
 def test_ddpg_actions_are_scaled_to_the_env_range_and_back() -> None:
-    agent = DDPG(DDPGConfig(hidden=(4,)), Shapes(1, 1, Actions(0, (-2.0,), (4.0,)), 0.9))
-    assert agent._to_env(np.array([[-1.0], [0.0], [1.0]])).ravel().tolist() == [-2.0, 1.0, 4.0]
-    assert agent._to_unit(jnp.array([[-2.0], [1.0], [4.0]])).ravel().tolist() == [-1.0, 0.0, 1.0]
+    agent = DDPG(DDPGConfig(net_arch=(4,)), Shapes(1, 1, Actions(0, (-2.0,), (4.0,)), 0.9))
+    actions = agent.shapes.actions
+    assert actions.from_unit(np.array([[-1.0], [0.0], [1.0]])).ravel().tolist() == [-2.0, 1.0, 4.0]
+    assert actions.to_unit(jnp.array([[-2.0], [1.0], [4.0]])).ravel().tolist() == [-1.0, 0.0, 1.0]
 
 
 def test_dqn_loss_by_hand_double_and_plain() -> None:
@@ -105,9 +105,9 @@ def test_dqn_loss_by_hand_double_and_plain() -> None:
     online, target = linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0]), linear([[-1.0, 3.0], [0.0, 0.0]], [0.0, 0.0])
     one = batch(action=[0, 1])
     for double, next_value in ((True, -3.0), (False, 9.0)):  # at s' = 3: the online argmax is 0, the target's is 1
-        agent = DQN(DQNConfig(hidden=(6,), double=double, clip_target=False), shapes)
+        agent = DQN(DQNConfig(net_arch=(6,), double=double, clip_target=False), shapes)
         state = agent.init(jax.random.key(0))._replace(network=online, target=target)
-        loss, (td_error, value) = agent.loss(online, state, SCALE, one)
+        loss, (td_error, value) = agent.critic_loss(online, state, one)
         first = -1.0 + 0.9 * next_value - 1.0
         assert value.tolist() == [1.0, -2.0]
         assert td_error.tolist() == pytest.approx([first, 2.0], abs=1e-5)
@@ -126,51 +126,63 @@ def test_adam_first_step_is_the_learning_rate_times_the_sign() -> None:
 @pytest.mark.parametrize("kind", ["ddpg", "dqn"])
 def test_targets_move_only_every_so_many_updates(kind: str) -> None:
     agent: Any
+    rate = Schedule.parse(1e-2)
+    settings: dict[str, Any] = {"net_arch": (8,), "target_update_interval": 3, "tau": 0.5}
     if kind == "ddpg":
-        agent = DDPG(
-            DDPGConfig(hidden=(8,), target_every=3, target_average=0.5), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9)
-        )
-        one, rates, pick = batch(), (1e-2, 1e-2), lambda s: (s.critic, s.target_critic)
+        settings |= {"actor_learning_rate": rate, "critic_learning_rate": rate}
+        agent = DDPG(DDPGConfig(**settings), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
+        one, pick = batch(), lambda s: (s.critic, s.target_critic)
     else:
-        agent = DQN(DQNConfig(hidden=(8,), target_every=3, target_average=0.5), Shapes(1, 1, Actions(choices=2), 0.9))
-        one, rates, pick = batch(action=[0, 1]), 1e-2, lambda s: (s.network, s.target)
-    stack = lambda n: Batch(*(np.stack([np.asarray(x)] * n) for x in one))  # noqa: E731
-    state = agent.init(jax.random.key(1))
+        agent = DQN(
+            DQNConfig(learning_rate=rate, **settings), Shapes(1, 1, Actions(choices=2), 0.9)
+        )
+        one, pick = batch(action=[0, 1]), lambda s: (s.network, s.target)
+    stack = lambda n: jax.tree.map(lambda x: np.stack([np.asarray(x)] * n), one)  # noqa: E731
+    state = agent.scheduled(agent.init(jax.random.key(1)), SCALE, 0.0)
     first = jax.tree.map(np.asarray, pick(state)[1])
-    state, td, metrics = agent.update(state, SCALE, Replayed(stack(2)), rates)
+    state, td, metrics = agent.learn(state, stack(2), KEY)
     assert td.error.shape == td.value.shape == (2, 2)
     jax.tree.map(np.testing.assert_array_equal, pick(state)[1], first)
-    state, _, _ = agent.update(state, SCALE, Replayed(stack(1)), rates)
+    state, _, _ = agent.learn(state, stack(1), KEY)
     online, target = pick(state)
     jax.tree.map(lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6), target, online, first)
     assert set(metrics) >= {"critic_loss", "q_mean", "td_error"}
 
 
 def test_several_updates_in_one_call_equal_one_by_one() -> None:
-    agent = DDPG(DDPGConfig(hidden=(8,), target_every=2), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0)))
+    shapes = Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0))
+    agent = DDPG(DDPGConfig(net_arch=(8,), target_update_interval=2), shapes)
     rng = np.random.default_rng(0)
-    batches = Batch(*(rng.standard_normal((5, *np.shape(x)), np.float32) for x in batch()))
-    together, *_ = agent.update(agent.init(jax.random.key(0)), SCALE, Replayed(batches), (1e-3, 1e-3))
-    alone = agent.init(jax.random.key(0))
+    batches = jax.tree.map(
+        lambda x: rng.standard_normal((5, *np.shape(x))).astype(np.float32), batch()
+    )
+    batches = batches._replace(beta=np.zeros(5), actor_beta=np.zeros(5))
+    start = lambda: agent.scheduled(agent.init(jax.random.key(0)), SCALE, 0.0)  # noqa: E731
+    together, *_ = agent.learn(start(), batches, KEY)
+    alone = start()
     for i in range(5):
-        alone, *_ = agent.update(alone, SCALE, Replayed(Batch(*(x[i : i + 1] for x in batches))), (1e-3, 1e-3))
+        alone, *_ = agent.learn(alone, jax.tree.map(lambda x, i=i: x[i : i + 1], batches), KEY)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone)
 
 
 def test_ddpg_explores_as_stated() -> None:
-    agent, state = ddpg(noise=Schedule.parse("linear(0, 0.1)"), random_actions=Schedule.parse("linear(0.4, 0)"))
-    actor, rng = to_numpy(state.actor), np.random.default_rng(3)
+    agent, state = ddpg(
+        exploration_noise=Schedule.parse("linear(0, 0.1)"),
+        random_actions=Schedule.parse("linear(0.4, 0)"),
+    )
+    actor, rng = agent.actor(state), np.random.default_rng(3)
     rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
-    noisy = agent.explorer(actor, NUMPY_SCALE, 1.0, rng)(*rows)
+    noisy = agent.explorer(actor, 1.0, rng)(*rows)
     assert noisy.mean() == pytest.approx(0.0, abs=0.005)
     assert noisy.std() == pytest.approx(0.1, rel=0.03)
-    mixed = agent.explorer(actor, NUMPY_SCALE, 0.0, rng)(*rows)
+    mixed = agent.explorer(actor, 0.0, rng)(*rows)
     assert (mixed != 0).mean() == pytest.approx(0.4, abs=0.02)
 
 
 @pytest.mark.parametrize(("share", "hold"), [(0.3, 1.0), (0.3, 4.0), (0.5, 10.0), (1.0, 2.0), (0.0, 3.0)])
 def test_random_actions_are_held_and_their_share_stays(share: float, hold: float) -> None:
-    rng, random = np.random.default_rng(0), RandomActions(share, hold)
+    actions = Actions(0, (-2.0,), (4.0,))
+    rng, random = np.random.default_rng(0), RandomActions(actions, share, hold)
     steps = np.stack([random(np.zeros((5_000, 1), np.float32), rng)[:, 0] for _ in range(60)])
     on = steps != 0
     np.testing.assert_allclose(on.mean(axis=1), share, atol=0.03)  # from the first step on
@@ -181,23 +193,25 @@ def test_random_actions_are_held_and_their_share_stays(share: float, hold: float
 
 
 def test_dqn_explores_as_stated() -> None:
-    agent = DQN(DQNConfig(hidden=(6,), random_actions=Schedule.parse(0.5)), Shapes(1, 1, Actions(choices=2), 0.9))
-    network = to_numpy(linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0]))
+    agent = DQN(DQNConfig(net_arch=(6,), random_actions=Schedule.parse(0.5)), Shapes(1, 1, Actions(choices=2), 0.9))
+    network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
+    actor = agent.actor(agent.init(KEY)._replace(network=network))
     rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
-    assert not agent.act(network, NUMPY_SCALE, *rows).any()
-    chosen = agent.explorer(network, NUMPY_SCALE, 0.0, np.random.default_rng(0))(*rows)
+    assert not actor(*rows).any()
+    chosen = agent.explorer(actor, 0.0, np.random.default_rng(0))(*rows)
     assert chosen.mean() == pytest.approx(0.25, abs=0.015)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_acting_in_numpy_is_what_learning_in_jax_believes(layer_norm: bool) -> None:
-    agent = DDPG(DDPGConfig(hidden=(32, 32), layer_norm=layer_norm), Shapes(5, 2, Actions(0, (-1.0,), (1.0,)), 0.9))
-    actor = agent.init(jax.random.key(0)).actor
+    agent = DDPG(DDPGConfig(net_arch=(32, 32), layer_norm=layer_norm), Shapes(5, 2, Actions(0, (-1.0,), (1.0,)), 0.9))
     rng = np.random.default_rng(0)
     observation, goal = rng.normal(size=(50, 5)).astype(np.float32), rng.normal(size=(50, 2)).astype(np.float32)
     scale = Scale(*(rng.uniform(0.5, 2, n).astype(np.float32) for n in (5, 5, 2, 2)))
-    believed = agent.policy(actor, agent._inputs(scale, jnp.asarray(observation), jnp.asarray(goal)))
-    np.testing.assert_allclose(agent.act(to_numpy(actor), scale, observation, goal), believed, atol=1e-5)
+    state = agent.scheduled(agent.init(jax.random.key(0)), scale, 0.0)
+    inputs = agent.inputs(scale, jnp.asarray(observation), jnp.asarray(goal))
+    believed = agent.policy(state.actor, inputs)
+    np.testing.assert_allclose(agent.actor(state)(observation, goal), believed, atol=1e-5)
 
 
 def test_gamma_and_returns_follow_the_env() -> None:
@@ -219,11 +233,11 @@ def test_importance_weights_go_into_the_critics_loss_and_the_actors_only_if_aske
     agent, state = ddpg(action_l2=0.0)
     one = batch(importance=[1.0, 4.0])  # weights at beta 0.5: 0.5 and 1
     first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
-    loss, _ = agent.critic_loss(state.critic, state, SCALE, one, 0.5)
+    loss, _ = agent.critic_loss(state.critic, state, one._replace(beta=0.5))
     assert float(loss) == pytest.approx((0.5 * first**2 + 4.0) / 2, abs=1e-4)
     q = np.array([0.0, -1.0]) + 2 * np.tanh([0.1, 0.2])
     for beta, weights in ((0.0, [1.0, 1.0]), (0.5, [0.5, 1.0])):
-        actor_loss, _ = agent.actor_loss(state.actor, state, SCALE, one, beta)
+        actor_loss, _ = agent.actor_loss(state.actor, state, one._replace(actor_beta=beta))
         assert float(actor_loss) == pytest.approx(-(q * weights).mean(), abs=1e-5)
 
 
@@ -237,7 +251,8 @@ def test_fresh_priorities_choose_among_candidates_as_stated() -> None:
     errors, importance = np.array([1.0, -2.0, 5.0, 0.0]), np.array([1.0, 0.5, 2.0, 4.0])
     column = np.arange(4.0)
     candidates = Batch(*(column[:, None],) * 4, column, column, importance)
-    chosen = resample(candidates, jnp.asarray(errors), jnp.asarray(rng.random(n)), 1.0)
+    priority = jnp.abs(jnp.asarray(errors))
+    chosen = resample(candidates, priority, jnp.asarray(rng.random(n)))
     mass = np.abs(errors) * importance  # 1, 1, 10, 0: candidates count 1 / (N P) times
     share = np.bincount(np.asarray(chosen.reward).astype(int), minlength=4) / n
     assert share == pytest.approx(mass / mass.sum(), abs=1e-3)
@@ -252,7 +267,7 @@ def test_a_model_learns_to_predict_td_errors() -> None:
     for _ in range(40):
         rows = [rng.standard_normal((5, 64, 1)).astype(np.float32) for _ in range(3)]
         action = rng.integers(0, 2, (5, 64))
-        batches = Batch(*rows, action, *(np.zeros((5, 64), np.float32),) * 3)
+        batches = Batch(*rows, action, *(np.zeros((5, 64), np.float32),) * 3, *(np.zeros(5),) * 2)
         td = TDErrors(np.exp(rows[0][..., 0] + 2.0 * action), rows[2][..., 0])
         state, loss = model.fit(state, SCALE, batches, td)
     assert float(loss) < 0.02

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from hindsight.errors import HindsightError
 from hindsight.replay import rank_order
-from hindsight.replay.priorities import importance_weights
+from hindsight.replay.priority_index import importance_weights
 from hindsight.replay.rank_heap import RankHeap
 from hindsight.replay.rank_order import RankOrder, RankWeights
 from hindsight.replay.sum_tree import SumTree

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import LineEnv, random_episodes
-from hindsight.config import ReplayConfig
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, relabelled_count
+from hindsight.replay.batch import Batch
 from hindsight.replay.pairs import Addresses
-from hindsight.replay.replay import Batch, HindsightReplay
+from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.schedules import Schedule
 
 ALL = Schedule.parse(1e9)
@@ -28,20 +28,20 @@ LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations s
 def filled(seed: int, config: ReplayConfig, spec: GoalEnvSpec = LINE) -> tuple[HindsightReplay, dict[int, Any]]:
     """A replay after several additions, and by episode number what was ever added."""
     rng = np.random.default_rng(seed)
-    replay = HindsightReplay(spec, config)
+    replay = make_replay(spec, config)
     written: dict[int, Any] = {}
     for _ in range(int(rng.integers(1, 6))):
         count = int(rng.integers(1, 9))
         episodes = random_episodes(rng, count, spec.horizon, spec, mark=len(written))
         for i in range(count):
             written[len(written)] = (episodes, i)
-        replay.add(episodes)
+        replay.store(episodes)
     return replay, written
 
 
 def draw(replay: HindsightReplay, *arguments: Any) -> tuple[Batch, Addresses]:
     sample = replay.sample(*arguments)
-    return sample.replayed.batch, sample.addresses
+    return sample.batch, sample.addresses
 
 
 @settings(deadline=None)
@@ -54,14 +54,14 @@ def draw(replay: HindsightReplay, *arguments: Any) -> tuple[Batch, Addresses]:
     st.sampled_from([0.0, 0.9]),
 )
 def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
-    seed: int, goals: Any, slots: int, replay_k: float, moved_share: float, replace_met: float
+    seed: int, goals: Any, slots: int, replay_k: float, moved_share: float, replace_achieved: float
 ) -> None:
     config = ReplayConfig(
-        capacity=slots * LINE.horizon,
-        goals=goals,
+        buffer_size=slots * LINE.horizon,
+        goal_rule=goals,
         moved_share=moved_share,
         moved_threshold=4.0,
-        replace_met=Schedule.parse(replace_met),
+        replace_achieved=Schedule.parse(replace_achieved),
         replay_k=Schedule.parse(replay_k),
     )
     replay, written = filled(seed, config)
@@ -89,11 +89,11 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
                 assert (goal[0] == episodes.achieved_goal[i, at.goal_time[u, b]]).all()
         alternate = (at.goal_time[u] != DESIRED) | (at.goal_slot[u] != at.slot[u])
         expected = relabelled_count(50, replay_k)
-        assert alternate.sum() == expected or (replace_met and replay.storage.size == 1)
+        assert alternate.sum() == expected or (replace_achieved and replay.storage.size == 1)
 
 
 def test_final_is_the_last_achieved_goal() -> None:
-    replay, written = filled(1, ReplayConfig(capacity=100 * LINE.horizon, goals="final", replay_k=ALL))
+    replay, written = filled(1, ReplayConfig(buffer_size=100 * LINE.horizon, goal_rule="final", replay_k=ALL))
     _, at = draw(replay, 1, 40, 0.0, np.random.default_rng(0))
     for slot, time in zip(at.goal_slot[0], at.goal_time[0], strict=True):
         episodes, i = written[int(slot)]
@@ -101,7 +101,7 @@ def test_final_is_the_last_achieved_goal() -> None:
 
 
 def test_uniform_over_transitions_of_unequal_episodes() -> None:
-    replay, _ = filled(5, ReplayConfig(capacity=100 * LINE.horizon, replay_k=Schedule.parse(0)))
+    replay, _ = filled(5, ReplayConfig(buffer_size=100 * LINE.horizon, replay_k=Schedule.parse(0)))
     lengths = replay.storage.length[: replay.storage.size]
     _, at = draw(replay, 1, 200_000, 0.0, np.random.default_rng(0))
     counts = np.zeros((len(lengths), LINE.horizon))
@@ -117,12 +117,12 @@ def test_relabelled_rewards_and_ends_are_the_env_own(env_id: str) -> None:
     env = make(env_id)
     spec = inspect(env, env_id)
     rng = np.random.default_rng(0)
-    replay = HindsightReplay(spec, ReplayConfig(capacity=20 * spec.horizon, replace_met=Schedule.parse(0.5)))
+    replay = make_replay(spec, ReplayConfig(buffer_size=20 * spec.horizon, replace_achieved=Schedule.parse(0.5)))
     episodes = random_episodes(rng, 12, spec.horizon, spec)
     if spec.goal_dtype.kind in "iu" or "Rooms" in env_id:
         low = episodes.achieved_goal.round().clip(0, 1 if spec.goal_dtype.kind in "iu" else 3)
         episodes = replace(episodes, achieved_goal=low.astype(spec.goal_dtype))
-    replay.add(episodes)
+    replay.store(episodes)
     batch, at = draw(replay, 1, 300, 0.0, rng)
     compute_reward, compute_terminated = (
         env.get_wrapper_attr("compute_reward"),
@@ -153,13 +153,13 @@ def episodes_that(spec: GoalEnvSpec, terminated: bool, success: bool) -> Any:
 
 
 def read(replay: HindsightReplay, step: int, goal_time: int) -> tuple[float, float]:
-    batch = replay.read(Addresses(*(np.array([[x]]) for x in (0, step, 0, goal_time))))
+    batch = replay._read(Addresses(*(np.array([[x]]) for x in (0, step, 0, goal_time))))
     return float(batch.reward[0, 0]), float(batch.terminated[0, 0])
 
 
 def test_terminated_without_compute_terminated_follows_an_env_that_ends_on_success() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=100))
-    replay.add(episodes_that(LINE, terminated=True, success=True))
+    replay = make_replay(LINE, ReplayConfig(buffer_size=100))
+    replay.store(episodes_that(LINE, terminated=True, success=True))
     assert read(replay, 0, 1) == (0.0, 1.0)  # reaches the alternate goal: ends
     assert read(replay, 0, 2) == (-1.0, 0.0)
     assert read(replay, 2, 1) == (-1.0, 0.0)  # ended for the desired goal, not for this one
@@ -167,26 +167,26 @@ def test_terminated_without_compute_terminated_follows_an_env_that_ends_on_succe
 
 
 def test_a_failure_ends_the_episode_for_every_goal() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=100))
-    replay.add(episodes_that(LINE, terminated=True, success=False))
+    replay = make_replay(LINE, ReplayConfig(buffer_size=100))
+    replay.store(episodes_that(LINE, terminated=True, success=False))
     assert read(replay, 2, 1) == (-1.0, 1.0)
     assert read(replay, 0, 1) == (0.0, 0.0)  # success does not end this env
 
 
 def test_truncation_is_not_termination() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=100))
-    replay.add(episodes_that(LINE, terminated=False, success=False))
+    replay = make_replay(LINE, ReplayConfig(buffer_size=100))
+    replay.store(episodes_that(LINE, terminated=False, success=False))
     assert all(read(replay, 2, time)[1] == 0.0 for time in (DESIRED, 1, 3))
 
 
 def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabelling() -> None:
-    replay = HindsightReplay(
-        LINE, ReplayConfig(capacity=1000, moved_share=0.8, moved_threshold=0.5, replay_k=Schedule.parse(1))
+    replay = make_replay(
+        LINE, ReplayConfig(buffer_size=1000, moved_share=0.8, moved_threshold=0.5, replay_k=Schedule.parse(1))
     )
     still = episodes_that(LINE, terminated=False, success=False)
-    replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
+    replay.store(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
     _, before = draw(replay, 2, 50, 0.0, np.random.default_rng(0))
-    replay.add(still)  # achieved goals 0, 1, 2, 3: moved
+    replay.store(still)  # achieved goals 0, 1, 2, 3: moved
     _, at = draw(replay, 20, 50, 0.0, np.random.default_rng(0))
     moved = at.slot >= 2
     assert set(before.slot.ravel()) == {0, 1}
@@ -195,11 +195,11 @@ def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabellin
     assert abs(moved[relabelled].mean() - moved[~relabelled].mean()) < 0.1
 
 
-def test_met_goals_give_way_to_desired_goals_of_other_episodes() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=1000, replace_met=Schedule.parse(1.0), replay_k=ALL))
+def test_achieved_goals_give_way_to_desired_goals_of_other_episodes() -> None:
+    replay = make_replay(LINE, ReplayConfig(buffer_size=1000, replace_achieved=Schedule.parse(1.0), replay_k=ALL))
     still = episodes_that(LINE, terminated=False, success=False)
     still = replace(still, achieved_goal=np.zeros_like(still.achieved_goal), desired_goal=np.array([[5.0], [6.0]]))
-    replay.add(still)
+    replay.store(still)
     batch, at = draw(replay, 1, 200, 0.0, np.random.default_rng(0))
     assert (at.goal_slot[0] == 1 - at.slot[0]).all()
     assert (at.goal_time == DESIRED).all()
@@ -207,23 +207,23 @@ def test_met_goals_give_way_to_desired_goals_of_other_episodes() -> None:
 
 
 def test_more_episodes_than_fit_keeps_the_last() -> None:
-    replay = HindsightReplay(LINE, ReplayConfig(capacity=3 * LINE.horizon))
-    replay.add(random_episodes(np.random.default_rng(0), 8, LINE.horizon, LINE))
+    replay = make_replay(LINE, ReplayConfig(buffer_size=3 * LINE.horizon))
+    replay.store(random_episodes(np.random.default_rng(0), 8, LINE.horizon, LINE))
     assert sorted(replay.storage.observation[:, 0, 0]) == [5, 6, 7]
 
 
-def test_capacity_below_one_episode() -> None:
+def test_a_buffer_below_one_episode() -> None:
     with pytest.raises(HindsightError, match="smaller than one episode"):
-        HindsightReplay(LINE, ReplayConfig(capacity=5))
+        make_replay(LINE, ReplayConfig(buffer_size=5))
 
 
 def test_schedules_follow_progress() -> None:
     config = ReplayConfig(
-        capacity=1000, replay_k=Schedule.parse("linear(4, 0)"), replace_met=Schedule.parse("step(1, 0, 0.2)")
+        buffer_size=1000, replay_k=Schedule.parse("linear(4, 0)"), replace_achieved=Schedule.parse("step(1, 0, 0.2)")
     )
-    replay = HindsightReplay(LINE, config)
+    replay = make_replay(LINE, config)
     still = episodes_that(LINE, terminated=False, success=False)
-    replay.add(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
+    replay.store(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
     for progress, alternate, borrowed in ((0.0, 80, 80), (0.5, 67, 0), (1.0, 0, 0)):
         _, at = draw(replay, 1, 100, progress, np.random.default_rng(0))
         assert ((at.goal_time != DESIRED) | (at.goal_slot != at.slot)).sum() == alternate

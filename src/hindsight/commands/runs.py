@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from hindsight.errors import HindsightError
-from hindsight.options import needs_report
+from hindsight.errors import HindsightError, needs_report
 
 if TYPE_CHECKING:
     from hindsight.training.run import Run

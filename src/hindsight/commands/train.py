@@ -124,7 +124,9 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
     spec = api.describe(env, make_env, limit or _time_limit(more))
     config = base or api.default_config(options.method, spec, options.preset)
     if options.method not in (None, config.agent.method):
-        raise HindsightError(f"--method {options.method} does not fit {options.config}, which is of {config.agent.method}")
+        raise HindsightError(
+            f"--method {options.method} does not fit {options.config}, which is of {config.agent.method}"
+        )
     config = dataclasses.replace(config, env=env, env_kwargs=env_kwargs)
     if options.help_all:
         parse(type(config), ["--help"], f"{prog} {env}", config)

@@ -22,15 +22,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from hindsight.acting import Actor, Params
+from hindsight.config import OnPolicyConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import in_jax
 from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.exact import Tables, enumerated
-from hindsight.networks import Params, forward
-from hindsight.training.in_jax import train_in_jax
-from hindsight.training.policy import Policy
+from hindsight.training.in_jax import InJax
 from hindsight.types import Array, Floats64
 
 SMALL_STEP = 0.01
@@ -120,28 +119,25 @@ def measure(
     world, twin = deterministic_tables(env.unwrapped, spec.horizon), in_jax(env)
     if twin is None:
         raise HindsightError(f"{spec.id} is not written in JAX")
-    before: Policy | None = None
-    for progress in train_in_jax(replace(config, eval_every=1), spec, twin):
+    before: Actor | None = None
+    for progress in InJax(replace(config, eval_every=1), spec, twin).train():
         if before is not None:
-            old, new = (policy_table(world, p, p.parameters) for p in (before, progress.policy))
+            after = progress.policy.actor
+            old, new = policy_table(world, before), policy_table(world, after)
             whole = compare(world, old, new)
-            nearby = policy_table(
-                world, before, _between(before.parameters, progress.policy.parameters, SMALL_STEP)
-            )
-            small = compare(world, old, nearby)
+            params = _between(before.params, after.params, SMALL_STEP)
+            small = compare(world, old, policy_table(world, replace(before, params=params)))
             yield {"batch": progress.cycle, "score": progress.metrics["eval/score"]} | {
                 f"{name}{suffix}": value
                 for suffix, found in (("", whole), ("_small", small))
                 for name, value in _values(found).items()
             }
-        before = progress.policy
+        before = progress.policy.actor
 
 
-def policy_table(world: Tables, policy: Policy, parameters: Params) -> Array:
+def policy_table(world: Tables, policy: Actor) -> Array:
     """Action probabilities [G, S, A] of a categorical policy in every state under every goal."""
-    model: Any = getattr(policy.agent, "model")  # noqa: B009  (only policy-gradient learners have one)
-    inputs = model.inputs(policy.scale, *world.pairs())
-    logits = forward(parameters["network"], inputs, tanh=True).astype(np.float64)
+    logits = policy.outputs(*world.pairs()).astype(np.float64)
     chance = np.exp(logits - logits.max(axis=-1, keepdims=True))
     table: Array = chance / chance.sum(axis=-1, keepdims=True)
     return table

@@ -18,27 +18,26 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hindsight.agents.losses import adam_step
-from hindsight.envs.contract import inspect
-from hindsight.envs.jax_envs import JaxEnv, in_jax
-from hindsight.envs.make import make
-from hindsight.gradients.batch import GoalBatch, outcome
-from hindsight.gradients.config import HPGConfig
-from hindsight.gradients.learner import Learner, make_learner
-from hindsight.gradients.model import Model
-from hindsight.gradients.state import State, goal_shares
-from hindsight.gradients.weights import (
+from hindsight.agents.goal_batch import GoalBatch, outcome
+from hindsight.agents.hindsight_weights import (
     Baseline,
     Estimator,
     advantages,
     chosen_anyway,
     coefficients,
-    followed,
     log_ratios,
     log_steps,
     weights,
+    where_it_continues,
     with_tails,
 )
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.losses import adam_step
+from hindsight.agents.policy_gradient import PolicyGradient, State, goal_shares
+from hindsight.agents.registry import make_on_policy_agent
+from hindsight.envs.contract import inspect
+from hindsight.envs.jax_envs import JaxEnv, in_jax
+from hindsight.envs.make import make
 from hindsight.lab.exact import Tables, enumerated, greedy, log_policy, mean_return, values
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
@@ -47,12 +46,12 @@ from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, lea
 from hindsight.types import Array, Tensor
 
 LEARNING_RATE = 1e-3
-WAVES = 4
+FOURIER_FEATURES = 4
 ROWS, ENTROPY = 1024, 5e-4  # of HPG
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 BASELINES: tuple[Baseline, ...] = get_args(Baseline)
-TRACES = (0.95, 0.0)
-ADVANTAGES = tuple(f"advantage, lambda {trace:g}" for trace in TRACES)
+LAMBDAS = (0.95, 0.0)
+ADVANTAGES = tuple(f"advantage, lambda {gae_lambda:g}" for gae_lambda in LAMBDAS)
 COLUMNS = (*BASELINES, "value, always", "td, always", *ADVANTAGES, f"{ADVANTAGES[0]}, always")
 """Baselines as HPG subtracts them, then advantages as the learners with a critic use them: left
 out where the goal was chosen because of the episode itself, or (always) not."""
@@ -64,11 +63,11 @@ class Setting:
 
     world: Tables
     env: JaxEnv
-    model: Model
+    agent: PolicyGradient
     scale: Scale
 
     def log_policy(self, policy: Params) -> Tensor:
-        return log_policy(self.world, self.model, self.scale, policy)
+        return log_policy(self.world, self.agent, self.scale, policy)
 
     def mean_return(self, policy: Params) -> Tensor:
         return mean_return(self.world, jnp.exp(self.log_policy(policy)))
@@ -88,16 +87,19 @@ def measure(
     made = make(env, **kwargs)
     spec, twin = inspect(made, env), in_jax(made)
     assert twin is not None
-    learner = make_learner(HPGConfig(waves=WAVES, rows=ROWS, entropy=Schedule.parse(ENTROPY)), spec)
+    config = HPGConfig(
+        fourier_features=FOURIER_FEATURES, rows=ROWS, entropy=Schedule.parse(ENTROPY)
+    )
+    agent = make_on_policy_agent(config, spec)
     setting = Setting(
-        enumerated(made.unwrapped, spec.horizon), twin, learner.model, fixed_scale(twin, spec)
+        enumerated(made.unwrapped, spec.horizon), twin, agent, fixed_scale(twin, spec)
     )
     first, second = jax.random.split(jax.random.key(seed))
-    start = learner.init(first)
+    start = agent.init(first)
     found = (
         trained(setting, start.policy, steps)
         if learnt_by == "exact gradients"
-        else trained_by_hpg(setting, learner, start, steps, episodes, second)
+        else trained_by_hpg(setting, start, steps, episodes, second)
     )
     policies = dict(zip(steps, found, strict=True))
     return {
@@ -134,19 +136,16 @@ def trained(setting: Setting, policy: Params, stops: tuple[int, ...]) -> Iterato
 
 def trained_by_hpg(
     setting: Setting,
-    learner: Learner,
     state: State,
     stops: tuple[int, ...],
     episodes: int,
     key: Tensor,
 ) -> Iterator[Params]:
     """The policy after each of these numbers of batches."""
-    learn = learning(learner, setting.env, setting.scale, setting.world.horizon, episodes)
-    rates, done = learner.rates(0.0), 0
+    learn = learning(setting.agent, setting.env, setting.scale, setting.world.horizon, episodes)
+    state, done = setting.agent.scheduled(state, setting.scale, 0.0), 0
     for stop in stops:
-        state, *_ = learn(
-            state, jax.random.split(jax.random.fold_in(key, stop), stop - done), rates
-        )
+        state, *_ = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done))
         done = stop
         yield state.policy
 
@@ -174,7 +173,7 @@ def cosines(setting: Setting, policy: Params, episodes: int, keys: Tensor) -> li
         first, second = jax.random.split(key)
         keys = jax.random.split(first, episodes)
         played = play(
-            setting.env, setting.model, policy, setting.scale, setting.world.horizon, keys
+            setting.env, setting.agent, policy, setting.scale, setting.world.horizon, keys
         )
         hindsight = in_hindsight(played, len(setting.world.position), second)
         plain = estimated(setting, policy, value, as_pursued(played), ESTIMATORS[:1])
@@ -221,7 +220,7 @@ def estimated(
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
     free = chosen_anyway(batch.hit, batch.asked)
-    subtracted = followed(seen, result)
+    subtracted = where_it_continues(seen, result)
     tailed, unbiased = with_tails(result, subtracted, 1.0), jnp.where(free, subtracted, 0.0)
     found = []
     for estimator in estimators:
@@ -232,7 +231,7 @@ def estimated(
         found.append(coefficients(weight, result.reward, 1.0, subtracted, "paper"))
         found.append(coefficients(weight, tailed, 1.0, subtracted, "value"))
         found.append(coefficients(weight, result.reward, 1.0, subtracted, "td"))
-        gains = [advantages(log_step, result, seen, 1.0, trace)[0] for trace in TRACES]
+        gains = [advantages(log_step, result, seen, 1.0, gae_lambda)[0] for gae_lambda in LAMBDAS]
         found += [weight * jnp.where(free, gain, gain + seen[..., :-1]) for gain in gains]
         found.append(weight * gains[0])
     return jax.lax.map(lambda coefficient: _flat(pull(coefficient)[0]), jnp.stack(found))

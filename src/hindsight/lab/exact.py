@@ -1,8 +1,8 @@
 """Mean return, values and gradient of a policy, by enumerating states and goals.
 
 An env becomes `Tables`, and a policy a table of the probabilities of its actions [G, S, A]. Returns
-are those of `gradients/batch.py`: reaching the goal with step t of T is worth (T - t) / T, and ends
-the episode.
+are those of `agents/goal_batch.py`: reaching the goal with step t of T is worth (T - t) / T, and
+ends the episode.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hindsight.agents.policy_gradient import PolicyGradient
 from hindsight.envs.bit_flip import BitFlipEnv
 from hindsight.envs.rooms import MOVES, RoomsEnv
 from hindsight.errors import HindsightError
-from hindsight.gradients.model import Model
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.types import Array, Floats, Floats64, Ints, Tensor
@@ -71,9 +71,9 @@ def enumerated(env: Any, horizon: int) -> Tables:
     )
 
 
-def log_policy(world: Tables, model: Model, scale: Scale, policy: Params) -> Tensor:
+def log_policy(world: Tables, agent: PolicyGradient, scale: Scale, policy: Params) -> Tensor:
     """Log-probabilities of a categorical policy [G, S, A], in every state under every goal."""
-    return model.distribution(policy, model.inputs(scale, *world.pairs()))
+    return agent.distribution(policy, agent.inputs(scale, *world.pairs()))
 
 
 def values(world: Tables, policy: Tensor) -> Tensor:

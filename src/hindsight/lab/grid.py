@@ -7,16 +7,14 @@ import dataclasses
 import itertools
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hindsight import api
-from hindsight.commands.train import read
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.jobs import State, last_evaluation, training_state
-from hindsight.settings import with_settings
 from hindsight.training.run import Run, config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
@@ -28,7 +26,7 @@ class GridRun:
     """One training of a sweep, as a job."""
 
     name: str
-    config: api.AnyConfig
+    config: TrainConfig
     run_dir: Path
     config_path: Path
     log: Path
@@ -66,8 +64,12 @@ class GridRun:
         return f"{self.name} is finished, success {last_evaluation(self.run_dir)[1]}"
 
 
+Configure = Callable[[list[str], dict[str, Any]], TrainConfig]
+"""Makes a config from more options of `hindsight train`, and settings by dotted name."""
+
+
 def grid(
-    directory: Path, arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]
+    directory: Path, vary: Sequence[str], seeds: Sequence[int], configure: Configure
 ) -> list[GridRun]:
     """All trainings in their order: first seeds of all settings before second ones."""
     varied = dict(read_varied(text) for text in vary)
@@ -82,7 +84,7 @@ def grid(
     combinations = list(
         itertools.product(*([(name, value) for value in varied[name]] for name in varied))
     )
-    configs = [_config(arguments, combination) for combination in combinations]
+    configs = [_config(configure, combination) for combination in combinations]
     for i, found in enumerate(configs):
         if found in configs[:i]:
             twin = combinations[configs.index(found)]
@@ -115,7 +117,7 @@ def read_varied(text: str) -> tuple[str, list[str]]:
     return name.strip().replace("-", "_"), found
 
 
-def _config(arguments: Sequence[str], combination: Sequence[tuple[str, str]]) -> api.AnyConfig:
+def _config(configure: Configure, combination: Sequence[tuple[str, str]]) -> TrainConfig:
     """The config of one combination; wrong names and values are errors that name the setting."""
     extra: list[str] = []
     settings: dict[str, Any] = {}
@@ -124,17 +126,15 @@ def _config(arguments: Sequence[str], combination: Sequence[tuple[str, str]]) ->
             extra += [f"--{name}", value]
         else:
             settings[name] = _value(value)
-    base = read([*arguments, *extra], "hindsight sweep").config
-    return with_settings(base, settings)
+    return configure(extra, settings)
 
 
 def _value(text: str) -> Any:
     """A number, true or false, none, a tuple, or else the text itself (names, schedules)."""
     known = {"true": True, "false": False, "none": None}
     if text.lower() in known:
-        return (
-            text if text == "none" else known[text.lower()]
-        )  # `none` is a value of priority.index
+        # `none` is a value of priority.bias_correction
+        return text if text == "none" else known[text.lower()]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -153,7 +153,7 @@ def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     return names
 
 
-def _grid_run(directory: Path, name: str, found: api.AnyConfig) -> GridRun:
+def _grid_run(directory: Path, name: str, found: TrainConfig) -> GridRun:
     run_dir = directory / "runs" / name
     if (run_dir / "config.json").is_file() and read_config(run_dir) != found:
         raise HindsightError(

@@ -13,7 +13,6 @@ import numpy as np
 
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import OnPolicyConfig
 from hindsight.saving.files import is_sealed, read_json
 from hindsight.saving.metrics import METRICS, read_metrics
 from hindsight.settings import flatten
@@ -41,7 +40,7 @@ class LoadedRun:
         return self.run.path
 
     @property
-    def config(self) -> TrainConfig | OnPolicyConfig:
+    def config(self) -> TrainConfig:
         return self.run.config
 
     @cached_property

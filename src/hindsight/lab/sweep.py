@@ -1,103 +1,37 @@
-"""`hindsight sweep`: settings x seeds, side by side, and one page at the end."""
+"""The trainings of a sweep: settings x seeds, side by side, and one page at the end."""
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import tyro
-
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
+from hindsight.lab.grid import grid, write_configs
+from hindsight.lab.jobs import Runner, default_limit
 from hindsight.lab.report import write_page
-from hindsight.options import env_argument, needs_report, parse
-
-_OWN = ("--vary", "--seeds", "--jobs", "--dir", "--video", "--no-video")
 
 
-@dataclass
-class Sweep:
-    """Train settings x seeds side by side: ENV --vary NAME=V1,V2 --seeds 0 1 2, and any option of
-    `hindsight train`.
-
-    The same command again goes on: finished runs are not repeated, stopped ones are continued,
-    failed ones are tried again. Ctrl-C stops all of them, saved. Exit code 1 if one failed.
-    """
-
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
-    """Gymnasium id of a goal env."""
-    vary: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=V1,V2")] = ()
-    """A setting and its values, as "replay.replay_k=4,linear(8, 1)"; also preset=her,hper,
-    method=hpg,ppo and env.bits=8,16. Several times: all combinations."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    jobs: int = 0
-    """Trainings at a time. 0: one per two cores, because a training uses two threads."""
-    dir: Path | None = None
-    """Where runs/, logs/, configs/ and report.html go; by default sweeps/ENV."""
-    video: bool = True
-    """Show a video of the best policy on the page."""
-
-
-def sweep(arguments: Sequence[str]) -> int:
-    own, rest = _split(arguments)
-    if {"-h", "--help"} & set(arguments):
-        parse(Sweep, ["--help"], "hindsight sweep")
-    env = env_argument(rest)
-    if env is None:
-        raise HindsightError(
-            "which env? For example: hindsight sweep FetchReach-v4 --vary replay.replay_k=4,8"
-        )
-    options = parse(Sweep, [env, *own], "hindsight sweep")
-    for name in ("--run-dir", "--seed", "--quiet"):
-        if any(token.partition("=")[0] == name for token in rest):
-            raise HindsightError(
-                f"{name} is not for a sweep{': use --seeds' if name == '--seed' else ''}"
-            )
-    if options.jobs < 0:
-        raise HindsightError(f"--jobs must be 0 or more, got {options.jobs}")
-    directory = options.dir or Path("sweeps") / re.sub(r"[^\w.-]+", "-", env)
-    with needs_report():
-        import hindsight.lab.page.render  # noqa: F401  (better to know now than at the end)
-        from hindsight.lab.grid import grid, write_configs
-        from hindsight.lab.jobs import Runner, default_limit
-    runs = grid(directory, rest, options.vary, options.seeds)
+def sweep(
+    directory: Path,
+    vary: Sequence[str],
+    seeds: Sequence[int],
+    configure: Callable[[list[str], dict[str, Any]], TrainConfig],
+    jobs: int,
+    video: bool,
+) -> int:
+    """Train every combination; `configure` makes its config."""
+    runs = grid(directory, vary, seeds, configure)
     try:
         write_configs(runs)
     except OSError as error:
         raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
-    runner = Runner(runs, options.jobs or default_limit())
+    runner = Runner(runs, jobs or default_limit())
     runner.run()
-    skipped, _ = write_page(
-        [run.run_dir for run in runs], directory / "report.html", video=options.video
-    )
+    skipped, _ = write_page([run.run_dir for run in runs], directory / "report.html", video=video)
     print(f"page: {directory / 'report.html'}")
     for name, reason in runner.failures.items():
         print(f"hindsight: {name} failed: {reason}", file=sys.stderr)
     return 1 if runner.failures or skipped else 0
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is the sweep's own, in the form that tyro reads, and what is for `hindsight train`."""
-    own: dict[str, list[str]] = {}
-    rest: list[str] = []
-    queue = list(arguments)
-    while queue:
-        token = queue.pop(0)
-        name, equals, value = token.partition("=")
-        if name not in _OWN:
-            rest.append(token)
-            continue
-        values = own.setdefault(name, [])
-        if equals:
-            values.append(value)
-        elif name == "--seeds":
-            while queue and not queue[0].startswith("-"):
-                values.append(queue.pop(0))
-        elif not name.endswith("video"):
-            if not queue or queue[0].startswith("--"):
-                raise HindsightError(f"{name} needs a value (see hindsight sweep --help)")
-            values.append(queue.pop(0))
-    return [token for name, values in own.items() for token in (name, *values)], rest

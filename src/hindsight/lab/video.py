@@ -17,10 +17,9 @@ import numpy as np
 from hindsight.collect import episode_seeds
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import Env, make
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, needs_report
 from hindsight.lab.groups import Group, tasks
 from hindsight.lab.runs import LoadedRun
-from hindsight.options import needs_report
 from hindsight.training.evaluate import FRESH
 from hindsight.training.policy import Policy
 from hindsight.types import Array

@@ -9,16 +9,16 @@ from hindsight.errors import HindsightError
 from hindsight.lab.jobs import Runner
 from hindsight.lab.reproduce import rows
 from hindsight.lab.reproduce.budget import Request, choose, cost, run_path, seed_runs
-from hindsight.lab.reproduce.command import Reproduce
 from hindsight.lab.reproduce.experiment import Entry
 from hindsight.lab.reproduce.figures import draw
 from hindsight.lab.reproduce.folder import Folder, find
 from hindsight.lab.reproduce.import_run import import_run
+from hindsight.lab.reproduce.options import ReproduceOptions
 from hindsight.lab.reproduce.seed_run import SeedRun, run_here
 from hindsight.lab.reproduce.tables import refill, table
 
 
-def act(options: Reproduce) -> int:
+def act(options: ReproduceOptions) -> int:
     folder = find()
     names = (
         list(folder.experiments)
@@ -51,7 +51,7 @@ def act(options: Reproduce) -> int:
     return _run(folder, names, options)
 
 
-def _run(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
+def _run(folder: Folder, names: Sequence[str], options: ReproduceOptions) -> int:
     if options.steps is not None and options.steps < 1:
         raise HindsightError(f"--steps must be 1 or more, got {options.steps}")
     if options.budget is not None and not options.budget > 0:
@@ -141,7 +141,7 @@ def _tables(folder: Folder) -> int:
     return 0
 
 
-def _import_runs(folder: Folder, names: Sequence[str], options: Reproduce) -> int:
+def _import_runs(folder: Folder, names: Sequence[str], options: ReproduceOptions) -> int:
     if len(names) != 1:
         raise HindsightError("name one experiment to import runs into")
     for path in options.import_runs:

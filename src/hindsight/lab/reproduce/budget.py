@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hindsight import api
+from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.reproduce import rows
 from hindsight.lab.reproduce.configs import config_of, last_step, spec_of
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
@@ -115,7 +114,7 @@ def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
     return estimated_minutes(config, entry) * share, False
 
 
-def estimated_minutes(config: api.AnyConfig, entry: Training) -> float:
+def estimated_minutes(config: TrainConfig, entry: Training) -> float:
     """From the number of steps and updates."""
     horizon = spec_of(entry).horizon
     robot = not entry.env.startswith("hindsight/")
@@ -123,10 +122,10 @@ def estimated_minutes(config: api.AnyConfig, entry: Training) -> float:
     evaluated = cycles // config.eval_every * config.eval_episodes * horizon
     simulated = _PER_ROBOT_STEP if robot else _PER_JAX_STEP / 10
     seconds = _START + evaluated * simulated
-    if isinstance(config, OnPolicyConfig):
+    if not isinstance(config, OffPolicyConfig):
         return (seconds + config.steps * (simulated + _PER_JAX_STEP)) / 60
-    learning = cycles * config.updates_per_cycle * config.batch_size * _PER_REPLAYED
-    learning *= _PRIORITISED if config.priority.index != "none" else 1
+    learning = cycles * config.gradient_steps * config.batch_size * _PER_REPLAYED
+    learning *= _PRIORITISED if config.priority.sampling != "uniform" else 1
     collecting = config.steps * simulated
     return (seconds + (max(learning, collecting) if config.overlap else learning + collecting)) / 60
 

@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from hindsight import api
+from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.make import factory
-from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.reproduce.experiment import Measurement, Training
 from hindsight.settings import flatten, plain, with_settings
 from hindsight.training.run import Run
@@ -27,7 +27,7 @@ def spec_of(training: Training) -> GoalEnvSpec:
     return _spec(training.env, tuple(sorted(training.env_kwargs.items())))
 
 
-def config_of(training: Training, seed: int, trial_steps: int | None = None) -> api.AnyConfig:
+def config_of(training: Training, seed: int, trial_steps: int | None = None) -> TrainConfig:
     """The settings of one run; with `trial_steps` shrunk to a trial of about so many steps."""
     spec = spec_of(training)
     config = api.default_config(training.method, spec, training.preset)
@@ -36,7 +36,7 @@ def config_of(training: Training, seed: int, trial_steps: int | None = None) -> 
     return config if trial_steps is None else _trial(config, trial_steps, spec.horizon)
 
 
-def _trial(config: api.AnyConfig, steps: int, horizon: int) -> api.AnyConfig:
+def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
     """Fewer steps, and cycles small enough for there to be one."""
     episodes = min(config.episodes_per_cycle, max(steps // horizon, 1))
     small: dict[str, Any] = {
@@ -46,13 +46,14 @@ def _trial(config: api.AnyConfig, steps: int, horizon: int) -> api.AnyConfig:
         "eval_every": 1 if episodes < config.episodes_per_cycle else config.eval_every,
         "eval_episodes": min(config.eval_episodes, 10),
     }
-    if isinstance(config, OnPolicyConfig):
-        return replace(config, **small)
-    updates = max(config.updates_per_cycle * episodes // config.episodes_per_cycle, 1)
-    return replace(config, updates_per_cycle=updates, **small)
+    if isinstance(config, OffPolicyConfig):
+        small["gradient_steps"] = max(
+            config.gradient_steps * episodes // config.episodes_per_cycle, 1
+        )
+    return replace(config, **small)
 
 
-def differences(a: api.AnyConfig, b: api.AnyConfig) -> list[str]:
+def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
     """Settings in which two configs differ, but for those that do not change what is learnt:
     `name: a, not b`."""
     one, other = (

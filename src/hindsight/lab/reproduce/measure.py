@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from hindsight import api
+from hindsight.config import OnPolicyConfig
 from hindsight.envs.make import factory
-from hindsight.gradients.config import OnPolicyConfig
 from hindsight.lab.reproduce.experiment import Measurement
 from hindsight.lab.reproduce.folder import benchmark
 

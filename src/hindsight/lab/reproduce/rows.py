@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from hindsight import api
-from hindsight.config import from_json
+from hindsight.config import TrainConfig, from_json
 from hindsight.errors import HindsightError
-from hindsight.gradients import config as gradients
 from hindsight.lab.reproduce.configs import command, last_step, spec_of
 from hindsight.lab.reproduce.experiment import Entry, Training
 from hindsight.saving.files import read_json, write_aside
@@ -245,7 +244,6 @@ def _number(value: Any) -> bool:
     )
 
 
-def config_in(row: Row) -> api.AnyConfig:
+def config_in(row: Row) -> TrainConfig:
     """The settings that a row was measured with."""
-    data = row["config"]
-    return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
+    return from_json(row["config"])

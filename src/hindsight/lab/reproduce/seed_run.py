@@ -16,7 +16,7 @@ from hindsight.lab.jobs import Minutes, OutOfTime, State, training_state
 from hindsight.lab.reproduce import measure, rows
 from hindsight.lab.reproduce.configs import config_of, differences, last_step
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 
 

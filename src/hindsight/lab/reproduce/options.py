@@ -1,22 +1,19 @@
-"""`hindsight reproduce`: its options."""
+"""The options of `hindsight reproduce`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from hindsight.options import needs_report, parse
+from tyro.conf import Positional, arg
 
 
-@dataclass(frozen=True)
-class Reproduce:
+@dataclass
+class ReproduceOptions:
     """Run the paper's tables and figures, and ours. Interrupted runs are continued."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = ()
+    names: Annotated[tuple[str, ...], Positional, arg(metavar="NAME")] = ()
     """Which experiments; `all` for all of them. --list shows them."""
     list: bool = False
     """Show all experiments: where in the paper, runs, how many of them measured, minutes."""
@@ -47,10 +44,3 @@ class Reproduce:
     """Other programs ran meanwhile: minutes are not to be trusted."""
     quiet: bool = False
     """Show no progress of the trainings."""
-
-
-def reproduce(arguments: Sequence[str]) -> int:
-    options = parse(Reproduce, arguments, "hindsight reproduce")
-    with needs_report():  # heavy, and not needed for --help
-        from hindsight.lab.reproduce.actions import act
-    return act(options)
