@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
+from hindsight.agents.a2c import A3CConfig
 from hindsight.api import default_config, describe
 from hindsight.envs.make import factory
-from hindsight.gradients.config import A3CConfig, OnPolicyConfig
-from hindsight.training.policy_gradient import train_policy_gradient
+from hindsight.training.loops import make_loop
 from hindsight.training.run import machine, versions
 
 ENV = "FetchReach-v4"
@@ -21,18 +22,18 @@ def rate(workers: int) -> float:
     """Steps per second after the first batches (compilation)."""
     spec = describe(ENV, factory(ENV))
     config = default_config("a3c", spec)
-    assert isinstance(config, OnPolicyConfig)
     assert isinstance(config.agent, A3CConfig)
     agent = replace(config.agent, workers=workers)
     config = replace(config, steps=10**9, workers=workers, eval_every=10**9, agent=agent)
-    training = train_policy_gradient(config, spec, factory(ENV))
-    for _ in range(WARM_UP):
-        before = next(training)
-    start = time.perf_counter()
-    for _ in range(MEASURED):
-        after = next(training)
-    seconds = time.perf_counter() - start
-    training.close()
+    with ExitStack() as stack:
+        loop = make_loop(config, spec, factory(ENV), stack)
+        training = stack.enter_context(closing(loop.train()))
+        for _ in range(WARM_UP):
+            before = next(training)
+        start = time.perf_counter()
+        for _ in range(MEASURED):
+            after = next(training)
+        seconds = time.perf_counter() - start
     return (after.step - before.step) / seconds
 
 

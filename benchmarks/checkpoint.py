@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from hindsight.api import describe
-from hindsight.config import PriorityConfig, ReplayConfig
 from hindsight.envs.make import factory
 from hindsight.episodes import Episodes
-from hindsight.replay.replay import HindsightReplay
+from hindsight.replay.priorities import PriorityConfig
+from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.saving.checkpoints import Checkpoints, Snapshot
 
 ENV, CAPACITY, EPISODES = "FetchPush-v4", 1_000_000, 500
@@ -21,9 +21,9 @@ ENV, CAPACITY, EPISODES = "FetchPush-v4", 1_000_000, 500
 
 def run() -> dict[str, Any]:
     spec = describe(ENV, factory(ENV))
-    uniform = HindsightReplay(spec, ReplayConfig(capacity=CAPACITY))
-    stored = ReplayConfig(capacity=CAPACITY, goals_chosen="stored")
-    pairs = HindsightReplay(spec, stored, PriorityConfig(index="proportional", queues="two_queues"))
+    uniform = make_replay(spec, ReplayConfig(buffer_size=CAPACITY))
+    stored = ReplayConfig(buffer_size=CAPACITY, goals_chosen="stored")
+    pairs = make_replay(spec, stored, PriorityConfig(sampling="proportional", queues="two_queues"))
     return {"transitions": CAPACITY, "HER": measure(uniform), "HPER": measure(pairs)}
 
 
@@ -37,9 +37,8 @@ def measure(replay: HindsightReplay) -> dict[str, float]:
         action = rng.random((n, horizon, spec.actions.dim), np.float32)
         flags = np.zeros((n, horizon), np.bool_)
         reward, length = np.zeros((n, horizon), np.float32), np.full(n, horizon)
-        replay.add(
-            Episodes(observation, goals, goals[:, 0], action, reward, flags, flags, length), rng=rng
-        )
+        episodes = Episodes(observation, goals, goals[:, 0], action, reward, flags, flags, length)
+        replay.push(replay.store(episodes, rng=rng), None)
     with tempfile.TemporaryDirectory() as directory:
         metrics = Path(directory) / "metrics.jsonl"
         metrics.write_bytes(b"")

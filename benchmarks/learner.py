@@ -12,13 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import peers
-from hindsight.agents.ddpg import DDPG
+from hindsight.agents.ddpg import DDPG, DDPGConfig
 from hindsight.agents.shapes import Shapes
-from hindsight.config import DDPGConfig
 from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.normalizer import Normalizer
-from hindsight.replay.replay import Batch, Replayed
+from hindsight.replay.batch import Batch
 from hindsight.training.run import machine, versions
 
 OBSERVATION, GOAL, ACTION, BATCH, UPDATES, REPEATS = 25, 3, 4, 256, 100, 7
@@ -94,11 +93,11 @@ def time_products() -> dict[str, float]:
 
 
 def time_update() -> float:
-    """Milliseconds per update of `DDPG.update`, UPDATES of them in one call."""
+    """Milliseconds per update of `DDPG.learn`, UPDATES of them in one call."""
     shapes = Shapes(
         OBSERVATION, GOAL, Actions(0, (-1.0,) * ACTION, (1.0,) * ACTION), 0.98, (-50.0, 0.0)
     )
-    agent = DDPG(DDPGConfig(hidden=HIDDEN), shapes)
+    agent = DDPG(DDPGConfig(net_arch=HIDDEN), shapes)
     rng = np.random.default_rng(0)
 
     def random(*shape: int) -> Any:
@@ -110,11 +109,14 @@ def time_update() -> float:
         *observations, np.tanh(random(ACTION)), reward, np.zeros_like(reward), np.ones_like(reward)
     )
     scale = Normalizer(Features((OBSERVATION,)), Features((GOAL,)), 0.01, 200.0).scale()
-    state = agent.init(jax.random.key(0))
+    key = jax.random.key(0)
+    state = agent.scheduled(agent.init(key), scale, 0.0)
+    none = np.zeros(UPDATES, np.float32)
+    batch = batch._replace(beta=none, actor_beta=none)
 
     def update() -> None:
         nonlocal state
-        state, td, _ = agent.update(state, scale, Replayed(batch), (1e-3, 1e-3))
+        state, td, _ = agent.learn(state, batch, key)
         td.error.block_until_ready()
 
     return _best(update) / UPDATES * 1e3

@@ -10,7 +10,7 @@ import numpy as np
 
 from hindsight.api import train
 from hindsight.errors import HindsightError
-from hindsight.training.off_policy import Progress
+from hindsight.training.progress import Progress
 
 ENV, CAPACITY, STEPS = "FetchReach-v4", 50_000, 300_000
 
@@ -24,9 +24,9 @@ def run(steps: int = STEPS, capacity: int = CAPACITY) -> dict[str, Any]:
             sizes.append((progress.step, resident()))
 
     with tempfile.TemporaryDirectory() as directory:
-        settings: dict[str, Any] = {"replay.goals_chosen": "stored", "replay.capacity": capacity}
-        settings |= {"priority.index": "rank", "priority.queues": "two_queues", "overlap": True}
-        settings |= {"checkpoint.minutes": 0.2, "updates_per_cycle": 10, "agent.hidden": (64, 64)}
+        settings: dict[str, Any] = {"replay.goals_chosen": "stored", "replay.buffer_size": capacity}
+        settings |= {"priority.sampling": "rank", "priority.queues": "two_queues", "overlap": True}
+        settings |= {"checkpoint.minutes": 0.2, "gradient_steps": 10, "agent.net_arch": (64, 64)}
         path = Path(directory) / "run"
         run = train(
             ENV, run_dir=path, quiet=True, steps=2 * capacity + steps, callbacks=[watch], **settings

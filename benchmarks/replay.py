@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from hindsight.config import PriorityConfig, ReplayConfig
 from hindsight.envs.contract import Actions, GoalEnvSpec
 from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.lab.reproduce.measured_tables import speedups
-from hindsight.replay.prioritized import TDErrors
+from hindsight.replay.batch import TDErrors
+from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.rank_order import RankWeights
-from hindsight.replay.replay import Batch, HindsightReplay
+from hindsight.replay.replay import ReplayConfig, make_replay
 from hindsight.training.run import machine, versions
 from hindsight.types import Array, Floats
 
@@ -88,14 +88,19 @@ def ours(
 ) -> dict[str, float]:
     """Microseconds to add an episode (TD errors given), to sample a batch and to update it."""
     rng = np.random.default_rng(0)
-    replay = HindsightReplay(SPEC, config, priority)
+    replay = make_replay(SPEC, config, priority)
 
-    def evaluate(batch: Batch) -> TDErrors:
-        n = len(batch.reward)
-        return TDErrors(rng.exponential(1.0, n), np.zeros(n))
+    def add(episodes: Episodes) -> None:
+        pairs = replay.store(episodes, rng=rng)
+        if replay.prioritised:
+            replay.read(pairs)  # what TD errors are computed from
+            n = len(pairs)
+            replay.push(pairs, TDErrors(rng.exponential(1.0, n), np.zeros(n)))
+        else:
+            replay.push(pairs, None)
 
     for _ in range(entries // HORIZON // 500):
-        replay.add(random_episodes(500, rng), evaluate, rng=rng)
+        add(random_episodes(500, rng))
     sample = replay.sample(1, BATCH, 0.0, rng)
     errors = TDErrors(np.zeros(0), np.zeros(0))
 
@@ -106,12 +111,12 @@ def ours(
 
     one = random_episodes(1, rng)
     result = {
-        "add_episode": median_us(lambda: replay.add(one, evaluate, rng=rng)),
+        "add_episode": median_us(lambda: add(one)),
         "sample": median_us(lambda: replay.sample(1, BATCH, 0.0, rng)),
     }
-    if replay.priorities is not None:
-        result["update"] = median_us(lambda: replay.update(sample, errors), draw)
-        queues, pairs = replay.priorities.queues, replay.priorities.pairs
+    if replay.priorities is not None and replay.pairs is not None:
+        result["update"] = median_us(lambda: replay.push(sample.pairs, errors), draw)
+        queues, pairs = replay.priorities.queues, replay.pairs
         arrays = [a for part in (replay.priorities, pairs) for a in vars(part).values()]
         size = sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + sum(
             q.nbytes for q in queues.indexes
@@ -280,17 +285,17 @@ def rank_tables(entries: int = ENTRIES) -> dict[str, float]:
 
 
 def run(entries: int = ENTRIES, peers: bool = True) -> dict[str, Any]:
-    stored = ReplayConfig(goals_chosen="stored", capacity=entries)
-    sampled = ReplayConfig(capacity=entries)
+    stored = ReplayConfig(goals_chosen="stored", buffer_size=entries)
+    sampled = ReplayConfig(buffer_size=entries)
     results: dict[str, Any] = {}
     for name, config, priority in (
         ("HER", sampled, PriorityConfig()),
-        ("HER, proportional", sampled, PriorityConfig(index="proportional")),
-        ("HER, rank", sampled, PriorityConfig(index="rank")),
-        ("HER, rank_heap", sampled, PriorityConfig(index="rank_heap")),
-        ("HPER, proportional, single_queue", stored, PriorityConfig(index="proportional")),
-        ("HPER, rank, single_queue", stored, PriorityConfig(index="rank")),
-        ("HPER, rank, two_queues", stored, PriorityConfig(index="rank", queues="two_queues")),
+        ("HER, proportional", sampled, PriorityConfig(sampling="proportional")),
+        ("HER, rank", sampled, PriorityConfig(sampling="rank")),
+        ("HER, rank_heap", sampled, PriorityConfig(sampling="rank_heap")),
+        ("HPER, proportional, single_queue", stored, PriorityConfig(sampling="proportional")),
+        ("HPER, rank, single_queue", stored, PriorityConfig(sampling="rank")),
+        ("HPER, rank, two_queues", stored, PriorityConfig(sampling="rank", queues="two_queues")),
     ):
         results[name] = ours(config, priority, entries)
         gc.collect()

@@ -21,12 +21,12 @@ from benchmarks import peers
 from benchmarks.learner import BATCH, HIDDEN, products, time_products
 from benchmarks.rates import compared
 from benchmarks.simulation import Round, bare, passed_through, rounds
+from hindsight.agents.ddpg import DDPGConfig
 from hindsight.api import describe
-from hindsight.config import DDPGConfig, ReplayConfig, TrainConfig
+from hindsight.config import OffPolicyConfig
 from hindsight.envs.batch import make_batch
 from hindsight.envs.make import factory
-from hindsight.training.off_policy import train_off_policy
-from hindsight.training.off_policy_state import OffPolicyState
+from hindsight.training.off_policy import OffPolicy
 from hindsight.training.run import machine, versions
 
 ENV, NUM = "FetchPush-v4", 32
@@ -39,22 +39,21 @@ PEER_STEPS = 600
 def ours(shares: dict[str, float]) -> Iterator[Round]:
     """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time
     goes, in `shares`."""
-    config = TrainConfig(
+    config = OffPolicyConfig(
         ENV,
         steps=10**9,
         num_envs=NUM,
         episodes_per_cycle=NUM,
-        updates_per_cycle=NUM * 50 * UPDATES_PER_100_STEPS // 100,
+        gradient_steps=NUM * 50 * UPDATES_PER_100_STEPS // 100,
         batch_size=BATCH,
         eval_every=10**9,
         overlap=True,
-        agent=DDPGConfig(hidden=HIDDEN),
-        replay=ReplayConfig(capacity=1_000_000),
+        agent=DDPGConfig(net_arch=HIDDEN),
     )
     make_env = factory(ENV)
     spec = describe(ENV, make_env)
     envs = make_batch(make_env, spec, NUM)
-    with closing(train_off_policy(config, spec, OffPolicyState(config, spec, envs))) as training:
+    with closing(OffPolicy(config, spec, envs).train()) as training:
         for _ in range(WARM_UP):
             last = next(training)
 

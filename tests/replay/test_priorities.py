@@ -14,12 +14,13 @@ from scipy import stats
 from conftest import LineEnv, random_episodes
 from hindsight.envs.contract import inspect
 from hindsight.envs.spaces import Features
-from hindsight.errors import HindsightError
 from hindsight.episodes import Episodes
+from hindsight.errors import HindsightError
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priorities import SIGNALS, PriorityConfig, Signals
 from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.schedules import Schedule
+from hindsight.types import Floats64, Ints
 
 LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations spell out (episode, time)
 STORED = ReplayConfig(goals_chosen="stored", buffer_size=8 * LINE.horizon)
@@ -258,3 +259,104 @@ def test_a_restored_replay_knows_that_episodes_end(sampling: Any) -> None:
     mine, theirs = (r.sample(1, 400, 0.0, np.random.default_rng(1)).batch for r in (replay, other))
     assert mine.terminated.any()
     np.testing.assert_array_equal(theirs.terminated, mine.terminated)
+
+
+@pytest.mark.parametrize(
+    "priority",
+    [
+        PriorityConfig(),
+        PriorityConfig(sampling="proportional", alpha=1.0, initial="largest"),
+        PriorityConfig(sampling="proportional", alpha=1.0),
+    ],
+)
+@pytest.mark.parametrize("power", [0.5, 2.0])
+def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(
+    power: float, priority: PriorityConfig
+) -> None:
+    """It used to count only where TD errors did."""
+    rng = np.random.default_rng(3)
+    episodes = random_episodes(rng, 8, LINE.horizon, LINE)
+    replay = make_replay(LINE, replace(STORED, moved_power=power), priority)
+    new = add(replay, episodes, constant(1.0) if priority.initial == "td_error" else None, rng)
+    assert replay.priorities is not None
+    assert replay.pairs is not None
+    weight = np.maximum(episodes.distance_moved().astype(np.float64), 0.01) ** power
+    expected = weight[replay.pairs.address(new).slot]
+    probability = replay.priorities.queues.indexes[0].probability(new)
+    np.testing.assert_allclose(probability, expected / expected.sum(), rtol=1e-4)
+    sample = replay.sample(2, 1000, 0.0, rng)
+    drawn = np.array([np.flatnonzero(new == pair)[0] for pair in sample.pairs.ravel()])
+    importance = 1.0 / (len(new) * probability[drawn])
+    np.testing.assert_allclose(sample.batch.importance.ravel(), importance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sampling", ["proportional", "rank", "rank_heap"])
+def test_a_new_pair_gets_at_most_the_largest_priority_there_is(sampling: Any) -> None:
+    rng = np.random.default_rng(0)
+    config = replace(STORED, moved_power=2.0)
+    replay = make_replay(LINE, config, PriorityConfig(sampling=sampling, initial="largest"))
+    assert replay.priorities is not None
+    assert replay.pairs is not None
+    for i in range(6):  # each moves farther than those before; from the third on, slots are overwritten
+        episodes = random_episodes(rng, 4, LINE.horizon, LINE)
+        episodes = replace(episodes, achieved_goal=episodes.achieved_goal * 2**i)
+        new = replay.store(episodes, 0.0, rng)
+        largest = replay.priorities.queues.largest()
+        replay.push(new, None)
+        given = replay.priorities.queues.priority(new)
+        moved = np.maximum(episodes.distance_moved().astype(np.float64), 0.01)
+        slots = replay.pairs.address(new).slot
+        weight = moved[slots - slots.min()] ** 2
+        np.testing.assert_allclose(given / given.max(), weight / weight.max(), rtol=1e-4)
+        assert largest == 0.0 or given.max() <= largest * (1 + 1e-6)
+        if i % 2:
+            sample = replay.sample(1, 100, 0.0, rng)
+            td = TDErrors(rng.normal(size=(1, 100)) * 3**i, np.zeros((1, 100)))
+            replay.push(sample.pairs, td, sample.sampled_at)
+
+
+# ---------------------------------------------------------------------------------------------------- signals
+
+
+def test_a_signal_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HindsightError, match=r"unknown priority\.signal 'stale'"):
+        make_replay(LINE, STORED, PriorityConfig(sampling="rank", signal="stale"))
+
+    def stale(known: Signals) -> Floats64:
+        return 1000.0 * known.age + 100.0 * (known.reward == 0.0) + np.abs(known.goal[:, 0])
+
+    def expected(pairs: Ints, age: Ints) -> Floats64:
+        batch = replay.read(pairs)
+        return 1000.0 * age + np.where(batch.reward == 0.0, 100.0, 0.0) + np.abs(batch.goal[:, 0])
+
+    monkeypatch.setitem(SIGNALS, "stale", stale)
+    rng = np.random.default_rng(0)
+    config = PriorityConfig(sampling="proportional", signal="stale", epsilon=0.5)
+    replay = make_replay(LINE, STORED, config)
+    assert replay.priorities is not None
+    queues = replay.priorities.queues
+    for _ in range(6):  # the last ones in slots that others had before
+        new = add(replay, random_episodes(rng, 2, LINE.horizon, LINE), by_time, rng)
+        np.testing.assert_allclose(
+            queues.priority(new), expected(new, np.zeros_like(new)) + 0.5, rtol=1e-6
+        )
+    sample = replay.sample(1, 40, 0.0, rng)
+    assert sample.pairs is not None
+    pairs = np.unique(sample.pairs)
+    age = replay.priorities.age(pairs)
+    assert set(age) == {0, 1, 2, 3}  # collections since they were stored
+    replay.push(pairs, TDErrors(rng.normal(size=len(pairs)), np.zeros(len(pairs))))
+    np.testing.assert_allclose(queues.priority(pairs), expected(pairs, age) + 0.5, rtol=1e-6)
+    assert (replay.priorities.age(pairs) == 0).all()
+
+
+def test_signals_know_td_errors_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIGNALS, "hopeful", lambda known: np.maximum(known.td_error, 0) - known.value)
+    config = PriorityConfig(sampling="rank", signal="hopeful", epsilon=0.0, shared=0.0)
+    replay = make_replay(LINE, STORED, config)
+    rng = np.random.default_rng(0)
+    new = replay.store(random_episodes(rng, 2, LINE.horizon, LINE), 0.0, rng)
+    replay.push(new, TDErrors(np.linspace(-1, 1, len(new)), np.full(len(new), -3.0)))
+    assert replay.priorities is not None
+    found = replay.priorities.queues.priority(new)
+    np.testing.assert_allclose(found, np.linspace(-1, 1, len(new)).clip(0) + 3.0, rtol=1e-6)

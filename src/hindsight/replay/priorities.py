@@ -131,7 +131,8 @@ class Priorities:
         self.config = config
         self.signal = SIGNALS[config.signal]
         two = config.queues == "two_queues"
-        self.queues = Queues(config.kind, config.exponent, pairs.actual, pairs.alternate, two, config.stratified)
+        alpha = config.exponent if self.prioritised else 1.0  # pairs that are alike are as likely as their episodes
+        self.queues = Queues(config.kind, alpha, pairs.actual, pairs.alternate, two, config.stratified)
         self.now = 0  # how many times episodes were stored
         self._stored_at = np.zeros(pairs.slots, np.int64)
         self._set_at = np.zeros(pairs.actual + pairs.alternate, np.uint16)  # modulo 2**16
@@ -144,10 +145,12 @@ class Priorities:
 
     def replace(self, slots: Ints, episode_weight: Array) -> None:
         """These slots hold new episodes: forget the pairs that they held, and weigh those to come."""
-        self.queues.remove(self.pairs.of_slots(slots))
+        pairs = self.pairs.of_slots(slots)
+        self.queues.remove(pairs)
         self._episode_weight[slots] = episode_weight
         self.now += 1
         self._stored_at[slots] = self.now
+        self._set_at[pairs] = self.now % 2**16
 
     def push(self, ids: Ints, td: TDErrors | None, read: Callable[[Ints], Batch], sampled_at: int) -> None:
         """Push pairs that were stored or sampled when `now` was `sampled_at`, by their TD errors.
