@@ -1,48 +1,41 @@
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any, get_args
+import math
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from hindsight.config import DQNConfig, PriorityConfig, ReplayConfig, TrainConfig, from_json
+from hindsight.agents.dqn import DQNConfig
+from hindsight.agents.registry import AGENTS
+from hindsight.config import CheckpointConfig, OffPolicyConfig, OnPolicyConfig, config_of, from_json
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import LEARNERS
-from hindsight.gradients.presets import preset as gradient_preset
-from hindsight.presets import PresetName, preset
+from hindsight.replay.priorities import PriorityConfig
+from hindsight.replay.replay import ReplayConfig
 from hindsight.schedules import Schedule
-from hindsight.settings import flatten, plain, with_settings
+from hindsight.settings import Range, check_ranges, flatten, plain, with_settings
 
-CONFIG = TrainConfig(env="X-v0")
+CONFIG = OffPolicyConfig(env="X-v0")
 
 
-@pytest.mark.parametrize("config", [CONFIG, TrainConfig(env="Y-v0", env_kwargs={"bits": 3}, agent=DQNConfig())])
-def test_survives_json(config: TrainConfig) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        OffPolicyConfig(env="Y-v0", env_kwargs={"bits": 3}, agent=DQNConfig()),
+        *(config_of(method, "Z-v0") for method in AGENTS),
+    ],
+)
+def test_survives_json(config: OffPolicyConfig) -> None:
     assert from_json(json.loads(json.dumps(plain(config)))) == config
 
 
-@pytest.mark.parametrize("name", get_args(PresetName))
-@pytest.mark.parametrize("task", ["Reach", "Push", "Slide", "PickAndPlace", "X"])
-def test_presets_fit_together(task: str, name: str) -> None:
-    config = preset(f"Fetch{task}-v4", discrete=False, horizon=50, name=name)
-    assert config.env == f"Fetch{task}-v4"
-    if name == "her":
-        assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
-
-
-@pytest.mark.parametrize("method", LEARNERS)
-def test_policy_gradients_on_objects(method: str) -> None:
-    push, maze = (gradient_preset(method, env, False, 50).agent for env in ("FetchPush-v4", "Maze-v0"))
-    if method == "ppo":  # whose hindsight goals are those of replay
-        assert push.critic == "replayed"
-    else:
-        assert (push.unmet, push.spread, push.until_reached) == (True, True, True)
-    assert (maze.unmet, maze.spread, maze.until_reached) == (False, False, False)
-    assert push.estimator == ("weighted" if method == "hpg" else "step")
-
-
 def test_settings_by_dotted_name_and_nested() -> None:
-    changed = with_settings(CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}})
+    changed = with_settings(
+        CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}}
+    )
     assert changed.seed == 3
     assert changed.agent.gamma == 0.9
     assert changed.replay.replay_k == Schedule("linear", (8.0, 1.0))
@@ -60,12 +53,17 @@ def test_settings_by_dotted_name_and_nested() -> None:
         ({"steps": 1.5}, "steps must be a int"),
         ({"batch_size": True}, "batch_size must be a int"),
         ({"replay.moved_share": 1.2}, "replay.moved_share must be between 0 and 1"),
-        ({"replay.replay_k": -1}, "replay.replay_k must be 0 or more"),
-        ({"replay.replay_k": "linear(4, -1)"}, "replay.replay_k must be 0 or more"),
-        ({"replay.goals": "futur"}, "replay.goals must be one of future, final, episode, random"),
-        ({"agent.noise": "linear(1)"}, "takes 2 to 3 numbers"),
-        ({"agent.hidden": []}, "agent.hidden"),
-        ({"agent.hidden": [0]}, "agent.hidden"),
+        ({"replay.replay_k": -1}, "replay.replay_k must be at least 0"),
+        ({"replay.replay_k": "linear(4, -1)"}, "replay.replay_k must be at least 0"),
+        ({"replay.goal_rule": "futur"}, "replay.goal_rule must be one of future, final, episode"),
+        ({"agent.exploration_noise": "linear(1)"}, "takes 2 to 3 numbers"),
+        ({"agent.net_arch": []}, "agent.net_arch"),
+        ({"agent.net_arch": [0]}, "agent.net_arch"),
+        ({"agent.net_arch": [8.5]}, "agent.net_arch"),
+        ({"agent.hidden": [8]}, "Did you mean 'agent.net_arch'"),
+        ({"updates_per_cycle": 8}, "Did you mean 'gradient_steps'"),
+        ({"replay.capacity": 8}, "Did you mean 'replay.buffer_size'"),
+        ({"priority.signal": "td_eror"}, "Did you mean 'td_error'"),
     ],
 )
 def test_bad_settings_say_which_and_why(settings: dict[str, Any], message: str) -> None:
@@ -82,4 +80,191 @@ def test_foreign_json_is_refused(data: Any) -> None:
 
 
 def test_flatten_names_every_setting() -> None:
-    assert {"seed", "agent.hidden", "replay.goals"} <= set(flatten(CONFIG))
+    assert {"seed", "agent.net_arch", "replay.goal_rule"} <= set(flatten(CONFIG))
+
+
+# ----------------------------------------------------------------------------------------- ranges
+
+
+def ranged(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, str, Range, Any]]:
+    """Full name, name, range and default of every ranged setting of a group."""
+    defaults = {
+        f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING
+    }
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for allowed in (part for part in get_args(hint)[1:] if isinstance(part, Range)):
+            yield prefix + name, name, allowed, defaults[name]
+
+
+def outside(allowed: Range, default: Any) -> Iterator[Any]:
+    """Values that are just not allowed, of the setting's own type."""
+    if isinstance(default, tuple):
+        yield from ((), (0,), (8, -1), (8, 2.5))
+        return
+    whole = isinstance(default, int)
+    step = 1 if whole else 1e-3
+    numbers = [allowed.low - step if allowed.low_included else allowed.low]
+    if allowed.high < math.inf:
+        numbers.append(allowed.high + step if allowed.high_included else allowed.high)
+    if whole:
+        yield from (int(x) for x in numbers)
+        return
+    numbers += [math.nan, math.inf]
+    for x in numbers:
+        if not isinstance(default, Schedule):
+            yield x
+        elif math.isfinite(x):  # a schedule refuses other numbers itself
+            inside = allowed.high if allowed.high < math.inf else 2.0
+            yield Schedule("constant", (x,))
+            yield Schedule("linear", (inside, x))
+
+
+GROUPS = [
+    (OffPolicyConfig, ""),
+    (OnPolicyConfig, ""),
+    (CheckpointConfig, "checkpoint."),
+    (ReplayConfig, "replay."),
+    (PriorityConfig, "priority."),
+]
+
+
+@pytest.mark.parametrize("method", AGENTS)
+def test_every_range_of_every_agent_is_kept(method: str) -> None:
+    config = config_of(method, "X-v0")
+    names = []
+    for full, name, allowed, default in ranged(type(config.agent), "agent."):
+        names.append(name)
+        for value in outside(allowed, default):
+            with pytest.raises(HindsightError, match=rf"setting {full} must be .*got "):
+                dataclasses.replace(config, agent=dataclasses.replace(config.agent, **{name: value}))
+    assert {"net_arch", "gamma", "clip_observation", "clip_normalized", "normalizer_epsilon"} <= set(names)
+    numbers = {
+        name
+        for name, value in vars(config.agent).items()
+        if isinstance(value, int | float | Schedule | tuple) and not isinstance(value, bool)
+    }
+    assert numbers <= set(names)  # no number without a range
+
+
+@pytest.mark.parametrize(("kind", "prefix"), GROUPS)
+def test_every_range_of_every_other_group_is_kept(kind: Any, prefix: str) -> None:
+    base = OnPolicyConfig(env="X-v0") if kind is OnPolicyConfig else CONFIG
+    group = getattr(base, prefix[:-1]) if prefix else base
+    found = list(ranged(kind, prefix))
+    assert found
+    for full, name, allowed, default in found:
+        for value in outside(allowed, default):
+            with pytest.raises(HindsightError, match=rf"setting {full} must be .*got "):
+                changed = dataclasses.replace(group, **{name: value})
+                dataclasses.replace(base, **{prefix[:-1]: changed}) if prefix else changed
+    numbers = {
+        name
+        for name, value in vars(group).items()
+        if isinstance(value, int | float | Schedule | tuple) and not isinstance(value, bool)
+    }
+    assert numbers <= {name for _, name, _, _ in found}
+
+
+def test_ranges_in_words() -> None:
+    assert str(Range(1)) == "at least 1"
+    assert str(Range(0, low_included=False)) == "more than 0"
+    assert str(Range(0, 1)) == "between 0 and 1"
+    assert str(Range(0, 1, high_included=False)) == "at least 0 and below 1"
+    assert [x in Range(0, 1, high_included=False) for x in (0, 0.5, 1, -1e-9, math.nan)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    check_ranges(CONFIG)
+
+
+# ---------------------------------------------------------------------- settings that nothing reads
+
+
+PRIORITIES = {
+    "updates_per_draw": 3,
+    "initial": "largest",
+    "floor": 1.0,
+    "shared": 0.5,
+    "hardness": 1.0,
+    "alpha": 0.5,
+    "beta": 0.5,
+    "bias_correction": "both",
+    "epsilon": 0.1,
+    "stratified": False,
+}
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_settings_of_priorities_need_priorities(name: str) -> None:
+    settings = {f"priority.{name}": PRIORITIES[name]}
+    with pytest.raises(HindsightError, match=rf"priority\.{name} changes nothing, while priority.sampling"):
+        with_settings(CONFIG, settings)
+    assert with_settings(CONFIG, settings | {"priority.sampling": "rank"})
+    fresh = settings | {"priority.fresh": 2}
+    if name in ("alpha", "beta", "bias_correction", "epsilon"):  # which fresh priorities read
+        assert with_settings(CONFIG, fresh)
+    else:
+        with pytest.raises(HindsightError, match=rf"priority\.{name} changes nothing"):
+            with_settings(CONFIG, fresh)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "message", "reads"),
+    [
+        (
+            "ddpg",
+            {"replay.goal_numbers": "late"},
+            "replay.goal_numbers changes nothing, while replay.goals_chosen is sampled",
+            {"replay.goals_chosen": "stored"},
+        ),
+        (
+            "ddpg",
+            {"replay.moved_unit": "usual"},
+            "replay.moved_unit changes nothing, while replay.moved_power is 0",
+            {"replay.moved_power": 1.0},
+        ),
+        (
+            "ddpg",
+            {"priority.queues": "two_queues"},
+            "two queues need goals chosen when stored",
+            {"replay.goals_chosen": "stored"},
+        ),
+        (
+            "hpg",
+            {"agent.critic_learning_rate": 0.1},
+            "agent.critic_learning_rate changes nothing, without an agent.baseline",
+            {"agent.baseline": "td"},
+        ),
+        (
+            "hpg",
+            {"agent.critic_updates": 3},
+            "agent.critic_updates changes nothing, without an agent.baseline",
+            {"agent.baseline": "value"},
+        ),
+        (
+            "hpg",
+            {"agent.leave_one_out": False},
+            "agent.leave_one_out changes nothing, without an agent.baseline",
+            {"agent.baseline": "paper"},
+        ),
+    ],
+)
+def test_settings_that_nothing_reads_are_refused(
+    method: str, settings: dict[str, Any], message: str, reads: dict[str, Any]
+) -> None:
+    config = config_of(method, "X-v0")
+    with pytest.raises(HindsightError, match=message):
+        with_settings(config, settings)
+    assert with_settings(config, settings | reads)
+
+
+def test_only_an_actor_may_have_a_batch_of_its_own() -> None:
+    settings = {"priority.actor_batch": "uniform"}
+    for method in ("dqn", "replayed-ac"):
+        message = rf"priority\.actor_batch changes nothing, as {method} has no actor"
+        with pytest.raises(HindsightError, match=message):
+            with_settings(config_of(method, "X-v0"), settings)
+    assert with_settings(config_of("ddpg", "X-v0"), settings)

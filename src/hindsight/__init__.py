@@ -9,48 +9,62 @@ action = policy(observation)
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import hindsight.envs  # noqa: F401  (registers hindsight/* with Gymnasium)
 from hindsight.errors import HindsightError
 
 if TYPE_CHECKING:
-    from hindsight.envs.make import Env, EnvFactory
+    from hindsight.api import evaluate, load, resume, train
+    from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
+    from hindsight.envs import make_vec
+    from hindsight.replay import HindsightReplay, PriorityConfig, ReplayConfig, make_replay
     from hindsight.training.evaluate import Evaluation
     from hindsight.training.policy import Policy
+    from hindsight.training.progress import Progress
     from hindsight.training.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["HindsightError", "evaluate", "load", "resume", "train"]
+__all__ = [
+    "Evaluation",
+    "HindsightError",
+    "HindsightReplay",
+    "OffPolicyConfig",
+    "OnPolicyConfig",
+    "Policy",
+    "PriorityConfig",
+    "Progress",
+    "ReplayConfig",
+    "Run",
+    "TrainConfig",
+    "evaluate",
+    "load",
+    "make_replay",
+    "make_vec",
+    "resume",
+    "train",
+]
+
+# Where each name is. JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
+_HOMES = {
+    "hindsight.api": ("evaluate", "load", "resume", "train"),
+    "hindsight.config": ("OffPolicyConfig", "OnPolicyConfig", "TrainConfig"),
+    "hindsight.envs": ("make_vec",),
+    "hindsight.replay": ("HindsightReplay", "PriorityConfig", "ReplayConfig", "make_replay"),
+    "hindsight.training.evaluate": ("Evaluation",),
+    "hindsight.training.policy": ("Policy",),
+    "hindsight.training.progress": ("Progress",),
+    "hindsight.training.run": ("Run",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
-# JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'hindsight' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
-def train(env: str | Env | EnvFactory, **options: Any) -> Run:
-    """Train on a goal env; see `hindsight.api.train` for the options."""
-    from hindsight import api
-
-    return api.train(env, **options)
-
-
-def resume(run: str | Path, **options: Any) -> Run:
-    """Go on with a stopped run as if it had not been stopped; see `hindsight.api.resume` for the options."""
-    from hindsight import api
-
-    return api.resume(run, **options)
-
-
-def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
-    """Play fresh episodes greedily with the policy of a run directory: success rate and mean return."""
-    from hindsight import api
-
-    return api.evaluate(run, episodes, seed)
-
-
-def load(run: str | Path) -> Policy:
-    """The policy of a run directory: `action = policy(observation)` for one dict observation, or a batch of them."""
-    from hindsight import api
-
-    return api.load(run)
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +33,22 @@ def train(
     env: str | Env | EnvFactory,
     *,
     method: str | None = None,
-    run_dir: str | Path | None = None,
     preset: str = "default",
+    seed: int | None = None,
+    steps: int | None = None,
+    num_envs: int | None = None,
+    episodes_per_cycle: int | None = None,
+    gradient_steps: int | None = None,
+    batch_size: int | None = None,
+    eval_every: int | None = None,
+    eval_episodes: int | None = None,
+    max_episode_steps: int | None = None,
+    agent: Mapping[str, Any] | None = None,
+    replay: Mapping[str, Any] | None = None,
+    priority: Mapping[str, Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     config: TrainConfig | None = None,
+    run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
@@ -44,21 +57,37 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    Settings are those of `OffPolicyConfig`, or, for a policy gradient, of `OnPolicyConfig`, over `config` or the env's
-    `preset` (default, her, hper, hper-single, paper, paper-normalized): `seed=1`, `agent={"gamma": 0.95}`, or by dotted
-    name, `**{"replay.replay_k": 8}`. `method` is ddpg or dqn by default; docs/algorithms.md lists the others.
+    `method` is ddpg or dqn by default; others are replayed-ac, hpg, a2c, a3c, ppo and trpo. Settings not given are
+    those of `config`, or of the env's `preset` (default, her, hper, hper-single, paper, paper-normalized): those named
+    here, any other of `OffPolicyConfig` or `OnPolicyConfig`, and those of a group, as `agent={"gamma": 0.95}` or by
+    dotted name, `**{"replay.replay_k": 8}`.
     """
-    env_kwargs = settings.pop("env_kwargs", config.env_kwargs if config else {})
-    time_limit = settings.get("max_episode_steps", config.max_episode_steps if config else None)
-    make_env = factory(env, env_kwargs)
-    spec = describe(env, make_env, time_limit)
+    named = {
+        "seed": seed,
+        "steps": steps,
+        "num_envs": num_envs,
+        "episodes_per_cycle": episodes_per_cycle,
+        "gradient_steps": gradient_steps,
+        "batch_size": batch_size,
+        "eval_every": eval_every,
+        "eval_episodes": eval_episodes,
+        "max_episode_steps": max_episode_steps,
+        "agent": agent,
+        "replay": replay,
+        "priority": priority,
+    }
+    settings = {name: value for name, value in named.items() if value is not None} | settings
+    kwargs = dict(env_kwargs if env_kwargs is not None else config.env_kwargs if config else {})
+    make_env = factory(env, kwargs)
+    limit = max_episode_steps or (config.max_episode_steps if config else None)
+    spec = describe(env, make_env, limit)
     if config is None:
         config = default_config(method, spec, preset)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
             raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
-    config = with_settings(replace(config, env=spec.id, env_kwargs=dict(env_kwargs)), settings)
+    config = with_settings(replace(config, env=spec.id, env_kwargs=kwargs), settings)
     if method not in (None, config.agent.method):
         raise HindsightError(f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}")
     return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)

@@ -11,18 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.gradients.batch import Outcome, outcome
-from hindsight.gradients.weights import (
+from hindsight.agents.goal_batch import Outcome, outcome
+from hindsight.agents.hindsight_weights import (
     Baseline,
     Estimator,
     advantages,
     chosen_anyway,
     coefficients,
     diagnostics,
-    followed,
     log_ratios,
     to_go,
     weights,
+    where_it_continues,
     with_tails,
 )
 
@@ -127,7 +127,7 @@ def test_an_episode_that_ended_early_is_valued_by_its_last_state() -> None:
     advantage, _ = advantages(np.zeros((1, 1, 3)), cut, np.array([[[0.1, 0.2, 0.7, 5.0]]]), 1.0, 1.0)
     np.testing.assert_allclose(advantage[0, 0], [0.6, 0.5, 0.0], rtol=1e-5)
     # For a baseline the value of the last state, 0.7, is a reward of the last step, discounted once.
-    tailed = with_tails(cut, followed(np.array([[[0.1, 0.2, 0.7, 5.0]]]), cut), 0.5)
+    tailed = with_tails(cut, where_it_continues(np.array([[[0.1, 0.2, 0.7, 5.0]]]), cut), 0.5)
     np.testing.assert_allclose(tailed[0, 0], [0.0, 0.35, 0.0], rtol=1e-5)
 
 
@@ -195,7 +195,7 @@ def estimate(
         if leave_one_out:
             baseline = jnp.where(chosen_anyway(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
         if baseline is not None:
-            baseline = followed(baseline, result)
+            baseline = where_it_continues(baseline, result)
         coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else kind)
         used = hit.any(axis=(1, 2))[:, None, None] if reached_only else 1.0
         return (used * coefficient * chosen).sum() / GOALS

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from conftest import LineEnv
+from hindsight.agents.goal_batch import hindsight_goals, own_goals
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.registry import make_on_policy_agent
 from hindsight.envs.contract import inspect
 from hindsight.envs.jax_envs import JaxBitFlip, JaxRooms, in_jax
 from hindsight.envs.rooms import RoomsEnv
 from hindsight.episodes import Episodes
-from hindsight.gradients.batch import hindsight_goals, own_goals
-from hindsight.gradients.config import HPGConfig
-from hindsight.gradients.learner import make_learner
 from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, play
 
 
@@ -65,10 +65,10 @@ def test_episodes_and_relabelled_batches_agree_with_gymnasium(env_id: str, slip:
     spec = inspect(gym_env, env_id)
     twin = in_jax(gym_env)
     assert twin is not None
-    learner = make_learner(HPGConfig(hidden=(8,)), spec)
-    state = learner.init(jax.random.key(0))
+    agent = make_on_policy_agent(HPGConfig(net_arch=(8,)), spec)
+    state = agent.init(jax.random.key(0))
     keys = jax.random.split(jax.random.key(2), 12)
-    played = play(twin, learner.model, state.policy, fixed_scale(twin, spec), spec.horizon, keys)
+    played = play(twin, agent, state.policy, fixed_scale(twin, spec), spec.horizon, keys)
     arrays = {name: np.asarray(value) for name, value in played.items()}
 
     # Replay the same actions in Gymnasium.
@@ -111,11 +111,11 @@ def test_episodes_and_relabelled_batches_agree_with_gymnasium(env_id: str, slip:
 
 def test_chosen_goals_are_different_achieved_ones() -> None:
     spec = inspect(gym.make("hindsight/BitFlip-v0", bits=3), "x")
-    learner = make_learner(HPGConfig(hidden=(8,)), spec)
-    policy = learner.init(jax.random.key(0)).policy
+    agent = make_on_policy_agent(HPGConfig(net_arch=(8,)), spec)
+    policy = agent.init(jax.random.key(0)).policy
     twin = JaxBitFlip(3)
     keys = jax.random.split(jax.random.key(2), 4)
-    played = play(twin, learner.model, policy, fixed_scale(twin, spec), 3, keys)
+    played = play(twin, agent, policy, fixed_scale(twin, spec), 3, keys)
     batch = in_hindsight(played, 0, jax.random.key(3))
     used = np.asarray(batch.used)
     goals = {tuple(goal) for goal in np.asarray(batch.goal)[used, 0]}

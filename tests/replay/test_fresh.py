@@ -31,7 +31,7 @@ def filled(priority: PriorityConfig) -> HindsightReplay:
     [("uniform", 0.6), ("proportional", 0.6), ("rank", 0.7), ("rank_heap", 0.7)],
 )
 def test_exponents_follow_the_sampling_and_the_settings(sampling: Any, alpha: float) -> None:
-    """They used to be 0 if nothing was said, so that fresh priorities chose among equals."""
+    """Alpha used to be 1 if it was not given, and epsilon 0."""
     priority = PriorityConfig(sampling=sampling, fresh=4)
     for config, expected, epsilon in (
         (priority, alpha, 1e-6),

@@ -145,7 +145,8 @@ def trained_by_hpg(
     learn = learning(setting.agent, setting.env, setting.scale, setting.world.horizon, episodes)
     state, done = setting.agent.scheduled(state, setting.scale, 0.0), 0
     for stop in stops:
-        state, *_ = learn(state, jax.random.split(jax.random.fold_in(key, stop), stop - done))
+        keys = jax.random.split(jax.random.fold_in(key, stop), stop - done)
+        state, *_ = learn(state, keys, 0, len(keys))
         done = stop
         yield state.policy
 

@@ -48,14 +48,18 @@ class InJax:
         self.greedy = greedy
 
     def train(self) -> Generator[Progress]:
-        """Train on from the state as it is, yielding after every `eval_every` batches."""
+        """Train on from the state as it is, yielding after `eval_every` batches, or after one if it may be the last."""
         config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
+        largest = config.episodes_per_cycle * self.horizon
         while now.step < config.steps:
             now.learner = agent.scheduled(now.learner, self.scale, now.step / config.steps)
-            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle), config.eval_every)
-            now.learner, transitions, success, learned = self.learn(now.learner, keys)
+            done = now.cycle % config.eval_every
+            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle - done), config.eval_every)
+            needed = -(-(config.steps - now.step) // largest)  # batches, if all of them are as long as can be
+            count = config.eval_every if done == 0 and needed >= config.eval_every else 1
+            now.learner, transitions, success, learned = self.learn(now.learner, keys, done, count)
             now.step += int(transitions)
-            now.cycle += config.eval_every
+            now.cycle += count
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
             check_losses(metrics, now.step)
             clock.lap("learn")
@@ -71,27 +75,33 @@ class InJax:
 
 def learning(
     agent: PolicyGradient, env: JaxEnv, scale: Scale, horizon: int, episodes: int
-) -> Callable[[State, Tensor], tuple[State, Tensor, Tensor, Any]]:
-    """(state, keys) -> a new state, transitions, success and metrics: one batch of episodes and update per key.
+) -> Callable[[State, Tensor, int, int], tuple[State, Tensor, Tensor, Any]]:
+    """(state, keys, first, count) -> a new state, transitions, and mean success and metrics of `count` batches.
 
-    Each plays, chooses goals among those achieved, and learns.
+    Each batch plays episodes, chooses goals among those achieved, and learns, by a key of its own.
     """
     config = agent.config
 
-    @jax.jit
-    def learn(state: State, keys: Tensor) -> tuple[State, Tensor, Tensor, Any]:
-        def batch_and_update(state: State, key: Tensor) -> tuple[State, tuple[Tensor, Tensor, Any]]:
-            first, second, third = jax.random.split(key, 3)
-            state = state._replace(scale=scale)  # a constant, so that it compiles into the program
-            played = play(env, agent, state.policy, scale, horizon, jax.random.split(first, episodes))
-            batch = as_pursued(played)
-            if config.hindsight:
-                batch = in_hindsight(played, config.goals, second, config.actual_goals)
-            state, metrics = agent.update(state, batch, third)
-            return state, (played["length"].sum(), played["success"].mean(), metrics)
+    def batch_and_update(state: State, key: Tensor) -> tuple[State, Tensor, Tensor, Any]:
+        first, second, third = jax.random.split(key, 3)
+        state = state._replace(scale=scale)  # a constant, so that it compiles into the program
+        played = play(env, agent, state.policy, scale, horizon, jax.random.split(first, episodes))
+        batch = as_pursued(played)
+        if config.hindsight:
+            batch = in_hindsight(played, config.goals, second, config.actual_goals)
+        state, metrics = agent.update(state, batch, third)
+        return state, played["length"].sum(), played["success"].mean(), metrics
 
-        state, (lengths, successes, metrics) = jax.lax.scan(batch_and_update, state, keys)
-        return state, lengths.sum(), successes.mean(), jax.tree.map(jnp.mean, metrics)
+    @jax.jit
+    def learn(state: State, keys: Tensor, first: int, count: int) -> tuple[State, Tensor, Tensor, Any]:
+        def add(i: Tensor, carry: tuple[State, Any]) -> tuple[State, Any]:
+            state, *found = batch_and_update(carry[0], keys[first + i])
+            return state, jax.tree.map(jnp.add, carry[1], tuple(found))
+
+        shapes = jax.eval_shape(batch_and_update, state, keys[0])[1:]
+        nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
+        state, (transitions, success, metrics) = jax.lax.fori_loop(0, count, add, (state, nothing))
+        return state, transitions, success / count, jax.tree.map(lambda total: total / count, metrics)
 
     return learn
 

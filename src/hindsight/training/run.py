@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import html
 import json
 import os
 import platform
@@ -31,6 +32,45 @@ class Run:
 
     path: Path
     config: TrainConfig
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}: {self.config.env}, {self.config.agent.method}, {self._status()})"
+
+    def _status(self) -> str:
+        """In words: status and success, as far as they are known."""
+        rates = [row["eval/success_rate"] for row in self._rows() if "eval/success_rate" in row]
+        success = f", success {rates[-1]:.2f}" if rates else ""
+        try:
+            return f"{self.summary['status']}{success}"
+        except HindsightError:
+            return f"{'training' if self.path.is_dir() and self.is_locked else 'not finished'}{success}"
+
+    def _rows(self) -> list[dict[str, float]]:
+        try:
+            return self.metrics
+        except HindsightError:
+            return []
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and a small curve of its success."""
+        rows = [row for row in self._rows() if "eval/success_rate" in row]
+        last = max((row["step"] for row in rows), default=1)
+        points = " ".join(f"{200 * row['step'] / last:.1f},{41 - 40 * row['eval/success_rate']:.1f}" for row in rows)
+        curve = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        return (
+            f"<div><code>{html.escape(str(self.path))}</code> · {html.escape(self.config.env)} · "
+            f"{html.escape(self.config.agent.method)} · {html.escape(self._status())}<br>"
+            f'<svg width="204" height="44" viewBox="-2 -1 204 44" role="img" aria-label="success by step">'
+            f"{curve}</svg></div>"
+        )
+
+    def frame(self) -> Any:
+        """The metrics as a pandas DataFrame, a row per cycle."""
+        try:
+            import pandas
+        except ImportError:
+            raise HindsightError("pandas is not installed: pip install pandas, or use run.metrics") from None
+        return pandas.DataFrame(self.metrics)
 
     @staticmethod
     def create(config: TrainConfig, path: Path | str | None = None) -> Run:

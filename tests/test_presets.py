@@ -1,0 +1,129 @@
+"""Presets: every combination of env, method and preset makes a config, and says what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from conftest import LineEnv
+from hindsight.agents.registry import AGENTS, agent_class, is_off_policy
+from hindsight.api import default_config
+from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig, config_of
+from hindsight.envs.contract import inspect
+from hindsight.errors import HindsightError
+from hindsight.presets import (
+    TABLE,
+    PresetName,
+    default_method,
+    preset_rows,
+    preset_settings,
+    reaches,
+)
+from hindsight.replay.priorities import PriorityConfig
+from hindsight.replay.replay import ReplayConfig
+from hindsight.settings import flatten, with_settings
+
+# Id, time limit, and whether actions are discrete.
+ENVS: list[tuple[str, int, bool]] = [
+    ("FetchReach-v4", 50, False),
+    ("FetchPush-v4", 50, False),
+    ("FetchSlide-v4", 50, False),
+    ("FetchPickAndPlace-v4", 50, False),
+    ("HandReach-v3", 50, False),
+    ("HandManipulateBlock-v1", 100, False),
+    ("hindsight/BitFlip-v0", 8, True),
+    ("hindsight/BitFlip-v0", 16, True),
+    ("hindsight/BitFlip-v0", 32, True),
+    ("hindsight/EmptyRoom-v0", 32, True),
+    ("hindsight/FourRooms-v0", 32, True),
+    ("Unknown-v0", 200, False),
+    ("Unknown-v0", 200, True),
+]
+PRESETS = get_args(PresetName)
+
+
+def trainings() -> Iterator[tuple[str, int, bool, str, str]]:
+    """All that a preset may be asked for."""
+    for env, horizon, discrete in ENVS:
+        for method in AGENTS:
+            fits = agent_class(method).acts in ("any", "discrete" if discrete else "continuous")
+            for preset in PRESETS if is_off_policy(method) else ("default",):
+                if fits:
+                    yield env, horizon, discrete, method, preset
+
+
+def made(env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False) -> Any:
+    settings = preset_settings(env, method, preset, horizon, discrete)
+    return with_settings(config_of(method, env), settings)
+
+
+@pytest.mark.parametrize(("env", "horizon", "discrete", "method", "preset"), list(trainings()))
+def test_presets_fit_together(env: str, horizon: int, discrete: bool, method: str, preset: str) -> None:
+    config: TrainConfig = made(env, method, preset, horizon, discrete)
+    assert config.env == env
+    assert config.agent.method == method
+    assert isinstance(config, OffPolicyConfig if is_off_policy(method) else OnPolicyConfig)
+    settings = preset_settings(env, method, preset, horizon, discrete)
+    assert set(settings) <= set(flatten(config))
+    if isinstance(config, OffPolicyConfig):
+        if preset == "her":
+            assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
+        elif preset != "default":
+            assert config.replay.goals_chosen == "stored"
+            assert config.priority.sampling == ("rank_heap" if preset.startswith("paper") else "rank")
+            two = preset == "hper"
+            assert config.priority.queues == ("two_queues" if two else "single_queue")
+        assert config.agent.normalize == (preset != "paper")
+    spec = replace(inspect(LineEnv(discrete)), id=env, horizon=horizon)
+    assert default_config(method, spec, preset) == config
+    if method == default_method(discrete):
+        assert default_config(None, spec, preset) == config
+
+
+def test_every_row_is_for_something() -> None:
+    used = {id(row) for case in trainings() for row in rows_of(*case)}
+    assert used == {id(row) for row in TABLE}
+
+
+def rows_of(env: str, horizon: int, discrete: bool, method: str, preset: str) -> list[Any]:
+    return preset_rows(env, method, preset, horizon, discrete)
+
+
+def test_unknown_presets_and_those_of_replay_are_refused() -> None:
+    with pytest.raises(HindsightError, match="Did you mean 'hper'"):
+        preset_settings("X-v0", "ddpg", "hpr")
+    for preset in PRESETS[1:]:
+        with pytest.raises(HindsightError, match="one of replay; ppo has only its own"):
+            preset_settings("X-v0", "ppo", preset)
+
+
+def test_the_paper_in_numbers() -> None:
+    config = made("FetchPush-v4", "ddpg", "paper", 50)
+    assert config.steps == 50 * 50 * 24 * 50  # epochs, cycles, episodes, time limit
+    assert (config.episodes_per_cycle, config.gradient_steps, config.batch_size) == (24, 50, 512)
+    assert made("FetchReach-v4", "ddpg", "paper", 50).steps == 5 * 10 * 24 * 50
+    assert made("HandReach-v3", "ddpg", "paper-normalized", 100).steps == 50 * 50 * 24 * 100
+
+
+@pytest.mark.parametrize("method", ["hpg", "a2c", "a3c", "ppo", "trpo"])
+def test_policy_gradients_on_objects(method: str) -> None:
+    push, maze = (made(env, method).agent for env in ("FetchPush-v4", "Maze-v0"))
+    assert (push.skip_achieved, push.spread, push.until_reached) == (True, True, True)
+    assert (maze.skip_achieved, maze.spread, maze.until_reached) == (False, False, False)
+    assert push.estimator == ("weighted" if method == "hpg" else "step")
+
+
+def test_the_off_policy_actor_critic_on_objects() -> None:
+    push = made("FetchPush-v4", "replayed-ac")
+    assert push.replay.moved_share == 0.8
+    assert (push.agent.gamma, push.agent.net_arch) == (0.98, (256, 256, 256))
+    assert (push.policy_ema, push.overlap) == (0.0, False)
+
+
+def test_what_was_measured_is_told() -> None:
+    assert "success" in reaches("FetchReach-v4", "ddpg")
+    assert "score" in reaches("hindsight/FourRooms-v0", "hpg", horizon=32, discrete=True)
+    assert reaches("Unknown-v0", "ddpg") == ""
