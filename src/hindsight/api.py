@@ -20,7 +20,7 @@ from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
 from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
-from hindsight.settings import with_settings
+from hindsight.settings import flatten, with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.loops import make_loop
@@ -102,7 +102,9 @@ def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default
     """The preset of an env, for a method."""
     method = method or default_method(spec.actions.discrete)
     default = config_of(method, spec.id)
-    return with_settings(default, preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete))
+    known = flatten(default)
+    settings = preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete)
+    return with_settings(default, {name: value for name, value in settings.items() if name in known})
 
 
 def train_config(

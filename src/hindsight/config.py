@@ -11,7 +11,7 @@ from tyro.conf import Suppress
 from hindsight.agents.config import AgentConfig, OffPolicyAgentConfig, OnPolicyAgentConfig
 from hindsight.agents.ddpg import DDPGConfig
 from hindsight.agents.hpg import HPGConfig
-from hindsight.agents.registry import config_class, is_off_policy
+from hindsight.agents.registry import OFF_POLICY, config_class
 from hindsight.errors import HindsightError
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig, check_replay
@@ -121,7 +121,7 @@ class OnPolicyConfig(TrainConfig):
 def config_of(method: str, env: str) -> TrainConfig:
     """The default settings of a method."""
     agent: Any = config_class(method)()
-    return (OffPolicyConfig if is_off_policy(method) else OnPolicyConfig)(env=env, agent=agent)
+    return (OffPolicyConfig if method in OFF_POLICY else OnPolicyConfig)(env=env, agent=agent)
 
 
 def from_json(data: Any) -> TrainConfig:

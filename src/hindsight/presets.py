@@ -5,10 +5,11 @@ The settings of a training are those of all rows that fit it, later rows over ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError, nearest
 
 PresetName = Literal["default", "her", "hper", "hper-single", "paper", "paper-normalized"]
@@ -16,9 +17,6 @@ Settings = Mapping[str, Any]
 
 OURS: tuple[PresetName, ...] = ("default", "her", "hper", "hper-single")
 PAPER: tuple[PresetName, ...] = ("paper", "paper-normalized")
-OFF_POLICY = ("ddpg", "dqn", "replayed-ac")
-DETERMINISTIC = ("ddpg",)
-ON_POLICY = ("hpg", "a2c", "a3c", "ppo", "trpo")
 WITH_CRITIC = ("a2c", "a3c", "ppo", "trpo")
 OBJECTS = ("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")
 """How the ids of tasks begin in which an object must be moved."""
@@ -28,9 +26,9 @@ OBJECTS = ("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")
 class Row:
     """Settings, and which trainings they are for."""
 
-    methods: tuple[str, ...]
+    methods: Container[str]
     settings: Settings | Callable[[int], Settings] = field(default_factory=dict)
-    """By dotted name; or a function of the env's time limit."""
+    """By dotted name; or a function of the env's time limit. Those that a learner does not have do not count for it."""
     envs: tuple[str, ...] = ("",)
     """How the env's id begins."""
     presets: tuple[PresetName, ...] = OURS
@@ -116,7 +114,7 @@ TABLE: tuple[Row, ...] = (
         },
         envs=OBJECTS,
     ),
-    Row(DETERMINISTIC, _SETTLING, envs=OBJECTS),
+    Row(OFF_POLICY, _SETTLING, envs=OBJECTS),
     Row(OFF_POLICY, _MOVED, envs=OBJECTS, presets=("default",)),
     Row(
         OFF_POLICY,
@@ -133,7 +131,7 @@ TABLE: tuple[Row, ...] = (
         presets=("default",),
     ),
     Row(
-        DETERMINISTIC,
+        OFF_POLICY,
         {},
         envs=("FetchSlide",),
         presets=("default",),
@@ -141,7 +139,7 @@ TABLE: tuple[Row, ...] = (
     ),
     # To lift the box, the gripper has to stay shut while it rises.
     Row(
-        DETERMINISTIC,
+        OFF_POLICY,
         {"agent.random_hold": 3.0},
         envs=("FetchPickAndPlace",),
         reaches="success 0.86-0.97 in 1,000,000 steps (3 seeds)",
@@ -167,6 +165,7 @@ TABLE: tuple[Row, ...] = (
             "agent.rows": 16_384,
             "agent.minibatches": 32,
             "agent.learning_rate": "linear(0.001, 0.0001)",
+            "agent.critic_learning_rate": 1e-3,
             "agent.entropy": "linear(0.12, 0.03)",
             "agent.random_actions": "linear(0.25, 0.1)",
         },

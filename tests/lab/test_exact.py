@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from conftest import LineEnv
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.registry import make_on_policy_agent
 from hindsight.envs.bit_flip import BitFlipEnv
 from hindsight.envs.contract import inspect
 from hindsight.envs.jax_envs import JaxRooms
 from hindsight.envs.make import make
 from hindsight.envs.rooms import RoomsEnv
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import HPGConfig
-from hindsight.gradients.learner import make_learner
 from hindsight.lab.bound import compare
 from hindsight.lab.exact import Tables, enumerated, greedy, log_policy, mean_return, values
 from hindsight.training.in_jax import evaluation_of, fixed_scale, play
@@ -88,15 +88,16 @@ def test_mean_return_against_simulation_on_four_rooms(deterministic: bool) -> No
     env = make("hindsight/FourRooms-v0")
     spec = inspect(env)
     assert isinstance(env.unwrapped, RoomsEnv)
-    twin, learner = JaxRooms(env.unwrapped), make_learner(HPGConfig(hidden=(16,)), spec)
+    twin = JaxRooms(env.unwrapped)
+    agent = make_on_policy_agent(HPGConfig(net_arch=(16,)), spec)
     world, scale = enumerated(env.unwrapped, spec.horizon), fixed_scale(twin, spec)
     assert (len(world.position), len(world.goal), world.slip) == (104, 100, 0.2)
     # Far from uniform, so that goals matter.
-    policy = jax.tree.map(lambda x: 100.0 * x, learner.init(jax.random.key(0)).policy)
-    log_pi = log_policy(world, learner.model, scale, policy)
+    policy = jax.tree.map(lambda x: 100.0 * x, agent.init(jax.random.key(0)).policy)
+    log_pi = log_policy(world, agent, scale, policy)
     exact = mean_return(world, greedy(log_pi) if deterministic else jnp.exp(log_pi))
     keys = jax.random.split(jax.random.key(1), 8000)
-    played = play(twin, learner.model, policy, scale, spec.horizon, keys, greedy=deterministic)
+    played = play(twin, agent, policy, scale, spec.horizon, keys, greedy=deterministic)
     _, simulated = evaluation_of(played["success"], played["length"], spec.horizon)
     assert simulated == pytest.approx(spec.horizon * float(exact), abs=0.3)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional, arg
 
+from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
 from hindsight.presets import PresetName, default_method, reaches
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hindsight.envs.contract import GoalEnvSpec
     from hindsight.envs.make import EnvFactory
 
+METHODS = f"{', '.join(OFF_POLICY)} (off-policy), or {', '.join(ON_POLICY)} (policy gradients)."
 PRESETS = "(default: the preset's)"
 
 
@@ -34,8 +36,7 @@ class TrainOptions:
     env: Annotated[str, Positional, arg(metavar="ENV", help_behavior_hint="")] = ""
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first.
     Arguments for its constructor: --env.NAME VALUE."""
-    method: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: ddpg or dqn)")] = None
-    """ddpg, dqn, replayed-ac (off-policy), or hpg, a2c, a3c, ppo, trpo (policy gradients)."""
+    method: Annotated[str | None, arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg or dqn)")] = None
     preset: PresetName = "default"
     """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper: the paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
