@@ -112,7 +112,7 @@ def network_inputs(
 ) -> Tensor:
     """The input of every network [..., i]: normalised observation and goal side by side, and, if asked for, sin and cos
     of 1 to `fourier_features` times both. NumPy or JAX, as given."""
-    numpy = _namespace(observation)
+    numpy = _namespace(observation, goal, *scale)
     o = (observation.clip(-clip_observation, clip_observation) - scale.observation_mean) / scale.observation_deviation
     g = (goal - scale.goal_mean) / scale.goal_deviation
     plain = numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)
@@ -122,9 +122,9 @@ def network_inputs(
     return numpy.concatenate([plain, *map(numpy.sin, angles), *map(numpy.cos, angles)], axis=-1)
 
 
-def _namespace(array: Tensor) -> Any:
-    """NumPy for its arrays, else jax.numpy, which acting need not import."""
-    if isinstance(array, np.ndarray):
+def _namespace(*arrays: Tensor) -> Any:
+    """NumPy if all are its arrays, else jax.numpy, which acting need not import."""
+    if all(isinstance(array, np.ndarray) for array in arrays):
         return np
     import jax.numpy as jnp
 
