@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OFF_POLICY = {
     "ddpg": "ddpg.DDPG",
+    "td3": "td3.TD3",
     "dqn": "dqn.DQN",
     "replayed-ac": "replayed_ac.ReplayedAC",
 }
