@@ -13,7 +13,7 @@ import pytest
 
 from hindsight.cli import main
 
-QUICK = ["--updates-per-cycle", "4", "--batch-size", "32", "--eval-episodes", "4", "--quiet"]
+QUICK = ["--gradient-steps", "4", "--batch-size", "32", "--eval-episodes", "4", "--quiet"]
 TESTS = str(Path(__file__).parent)
 
 
@@ -42,15 +42,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train", "FetchPsh-v4"], "Did you mean 'FetchPush-v4'"),
         (["train", "no_such_module:Env-v0"], "no_such_module"),
         (["train", "CartPole-v1"], "is not a goal env"),
-        (["train", "hindsight/BitFlip-v0", "--agent.gama", "0.9"], "Did you mean '--agent.gamma'"),
+        (["train", "hindsight/BitFlip-v0", "--agent.gama", "0.9"], "Did you mean --agent.gamma"),
         (["train", "hindsight/BitFlip-v0", "--agent.gamma", "1.5"], "agent.gamma must be"),
         (["train", "hindsight/BitFlip-v0", "--agent.random-actions", "lineal(1,0)"], "linear"),
         (["train", "hindsight/BitFlip-v0", "--seed", "x"], "--seed"),
-        (["train", "hindsight/BitFlip-v0", "--replay.goals", "past"], "--replay.goals"),
+        (["train", "hindsight/BitFlip-v0", "--replay.goal-rule", "past"], "--replay.goal-rule"),
         (["train", "hindsight/BitFlip-v0", "--preset", "papr"], "paper"),
         (["train", "hindsight/BitFlip-v0", "--preset", "paper", "--method", "hpg"], "one of replay"),
         (["train", "hindsight/BitFlip-v0", "--priority.queues", "two_queues"], "goals_chosen"),
-        (["train", "FetchPush-v4", "--priority.index", "rank"], "moved_power"),
+        (["train", "FetchPush-v4", "--priority.sampling", "rank"], "moved_power"),
         (["train", "hindsight/BitFlip-v0", "--env.bots", "3"], "bots"),
         (["train", "hindsight/BitFlip-v0", "--env.bits", "0"], "bits must be at least 1"),
         (["train", "hindsight/BitFlip-v0", "--env.bits"], "needs a value"),
@@ -65,6 +65,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["resume", "/no/such/run"], "does not exist"),
         (["resume", TESTS], "no intact checkpoint"),
         (["verify", "/no/such/run"], "does not exist"),
+        (["list"], "Did you mean 'envs'"),
+        (["bench"], "python -m benchmarks"),
+        (["train", "FetchReach-v4", "--lr", "1e-3"], "Did you mean --agent.actor-learning-rate"),
+        (["train", "FetchReach-v4", "--tau", "0.1"], "Did you mean --agent.tau"),
+        (["train", "FetchReach-v4", "--buffer-size", "100"], "Did you mean --replay.buffer-size"),
+        (["train", "FetchReach-v4", "--n-sampled-goal", "4"], "Did you mean --replay.replay-k"),
+        (["train", "FetchReach-v4", "--total-timesteps", "9"], "Did you mean --steps"),
+        (["train", "FetchReach-v4", "--steps", "many"], "--steps 'many': it takes a whole number"),
+        (["train", "FetchReach-v4", "--method", "pp"], "Did you mean 'ppo'"),
+        (["train", "FetchReach-v4", "--method", "dqn"], "whose actions are continuous"),
+        (["train", "FetchReach-v4", "--method", "ppo", "--batch-size", "9"], "batch_size"),
+        (["train", "FetchReach-v4", "--priority.alpha", "0.5"], "changes nothing"),
+        (["resume"], "RUN is missing"),
+        (["eval", "x", "--epsiodes", "3"], "Did you mean --episodes"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line_and_exit_code_2(
@@ -86,8 +100,14 @@ def test_nan_in_observations_during_training(capsys: pytest.CaptureFixture[str],
 
 def test_help_lists_commands_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "doctor" in call(capsys, "--help")[1]
-    assert "--replay.replay-k" in call(capsys, "train", "--help")[1]
-    assert "--agent.double" in call(capsys, "train", "hindsight/BitFlip-v0", "--help")[1]
+    common = call(capsys, "train", "--help")[1]
+    options = {"ENV", "--method", "--preset", "--steps", "--replay-k", "--help-all", "--run-dir"}
+    assert all(option in common for option in options)
+    assert len(re.findall(r"^\W*--[a-z]", common, re.M)) <= 17, "the common options only"
+    assert "--replay.replay-k" in call(capsys, "train", "--help-all")[1]
+    assert "--agent.clip " in call(capsys, "train", "--help-all", "--method", "ppo")[1]
+    assert "--agent.double" in call(capsys, "train", "hindsight/BitFlip-v0", "--help-all")[1]
+    assert "0.99 in 7 minutes" in " ".join(call(capsys, "train", "FetchPush-v4", "--help")[1].split())
     assert re.match(r"hindsight \d", call(capsys, "--version")[1])
 
 
@@ -173,7 +193,7 @@ def test_config_with_another_env_or_argument_records_what_was_trained(
         (["train", "hindsight/BitFlip-v0", "--env.bits", "8.5"], "cannot make"),
         (["train", ":X-v0"], "cannot make"),
         (["train", "hindsight/BitFlip-v0", "--env.random-start", "{1}"], "cannot be written"),
-        (["train", "hindsight/BitFlip-v0", "--seed", "9" * 400], "seed must be below"),
+        (["train", "hindsight/BitFlip-v0", "--seed", "9" * 400], "seed must be at least 0 and below"),
         (["train", "hindsight/BitFlip-v0", "--run-dir", "hindsight/EmptyRoom-v0", "hindsight/FourRooms-v0"], "unknown"),
         (["eval", TESTS, "--seed", "-1"], "--seed must be 0 or more"),
         (["doctor", "CartPole-v1", "--max-episode-steps", "x"], "--max-episode-steps"),
@@ -204,3 +224,25 @@ def test_a_reader_that_leaves_is_no_error_message() -> None:
     command = f"{sys.executable} -m hindsight.cli train --help | head -n 1"
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train", "--help"], ["envs"], ["verify"]])
+def test_commands_that_learn_nothing_start_without_jax(command: list[str], run: Path) -> None:
+    script = (
+        "import sys\nfrom hindsight.cli import main\ntry:\n    main(sys.argv[1:])\n"
+        "finally:\n    assert 'jax' not in sys.modules"
+    )
+    arguments = [*command, str(run)] if command == ["verify"] else command
+    result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_names_of_the_package_come_without_jax_until_they_need_it() -> None:
+    script = (
+        "import sys, hindsight\n"
+        "assert set(hindsight.__all__) <= set(dir(hindsight))\n"
+        "hindsight.Run, hindsight.Policy\n"
+        "assert 'jax' not in sys.modules\n"
+        "assert all(getattr(hindsight, name) for name in hindsight.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -16,7 +16,7 @@ from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
 from hindsight.settings import meant
 
-_KINDS = {"INT": "a whole number", "FLOAT": "a number", "SCHEDULE": "a number or a schedule", "PATH": "a path"}
+_KINDS = {"INT": "a whole number", "FLOAT": "a number"}
 
 
 def parse(
@@ -86,6 +86,9 @@ def _one_line(text: str, arguments: Sequence[str]) -> str:
         if missing is not None:
             return f"{missing[1]} is missing"
         return re.sub(r"^Error parsing \w+: ", "", message).rstrip(".")
+    reason = message.partition(f"{wrong[1]}: ")[2]
+    if reason and not reason.startswith(("no type", "invalid literal", "could not convert")):
+        return f"{wrong[1]}: {reason}"
     helptext = " ".join(" ".join(part) for part in paragraphs[2:])
     metavar = re.search(re.escape(wrong[1]) + r"\s+(\{[^}]*\}|\S+)", helptext)
     return f"cannot read {wrong[1]}{_given(wrong[1], arguments)}{_expected(metavar[1] if metavar else '')}"

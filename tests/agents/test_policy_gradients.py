@@ -11,32 +11,34 @@ import pytest
 from scipy import stats
 
 from conftest import LineEnv
+from hindsight.agents.goal_batch import choose_goals, farthest, hindsight_goals, newly_achieved
+from hindsight.agents.hindsight_weights import chosen_rows, systematic
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.ppo import PPO, PPOConfig, surrogate
+from hindsight.agents.registry import config_class, make_on_policy_agent
 from hindsight.agents.shapes import Shapes
+from hindsight.agents.trpo import TRPOConfig, conjugate_gradient, line_search
 from hindsight.collect import Collector
+from hindsight.config import OnPolicyConfig
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import Actions, GoalEnvSpec, inspect
+from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
-from hindsight.gradients.batch import choose_goals, farthest, hindsight_goals, newly_met
-from hindsight.gradients.config import LEARNERS, HPGConfig, OnPolicyConfig, PPOConfig, TRPOConfig
-from hindsight.gradients.learner import make_learner
-from hindsight.gradients.model import Model
-from hindsight.gradients.ppo import surrogate
-from hindsight.gradients.rows import chosen_rows, systematic
-from hindsight.gradients.trpo import conjugate_gradient, line_search
 from hindsight.normalizer import Scale
 from hindsight.settings import with_settings
-from hindsight.training.on_policy import Player
+from hindsight.training.on_policy import GoalChoice
+from hindsight.training.rollouts import Rollouts
 
-PLAIN = Scale(np.zeros(2, np.float32), np.ones(2, np.float32), np.zeros(1, np.float32), np.ones(1, np.float32))
+LINE = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
 
 
-def model(discrete: bool) -> Model:
+def new_agent(discrete: bool) -> PPO:
     actions = Actions(choices=3) if discrete else Actions(low=(-2.0, 0.0), high=(4.0, 1.0))
-    return Model(PPOConfig(hidden=(8,)), Shapes(2, 1, actions, 1.0))
+    return PPO(PPOConfig(net_arch=(8,)), Shapes(2, 1, actions, 1.0))
 
 
 def test_gaussian_by_hand() -> None:
-    ours = model(discrete=False)
+    ours = new_agent(discrete=False)
     distribution = np.array([0.5, -0.5, np.log(0.2), np.log(2.0)], np.float32)  # means, log deviations
     # The action (2.5, 0.25) is (0.5, -0.5) in units of half the range: exactly the means.
     expected = stats.norm(0.5, 0.2).logpdf(0.5) + stats.norm(-0.5, 2.0).logpdf(-0.5)
@@ -49,7 +51,7 @@ def test_gaussian_by_hand() -> None:
 
 
 def test_categorical_by_hand() -> None:
-    ours = model(discrete=True)
+    ours = new_agent(discrete=True)
     old, new = np.log([0.5, 0.25, 0.25]), np.log([0.25, 0.25, 0.5])
     assert float(ours.log_prob(old, np.array(1))) == pytest.approx(np.log(0.25), rel=1e-5)
     assert float(ours.entropy(old)) == pytest.approx(1.5 * np.log(2), rel=1e-5)
@@ -58,15 +60,16 @@ def test_categorical_by_hand() -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_sampling_in_numpy_and_jax_agree(discrete: bool) -> None:
-    ours = model(discrete)
-    policy = jax.tree.map(np.array, ours.init_policy(jax.random.key(0)))
+    ours = new_agent(discrete)
+    state = ours.init(jax.random.key(0))
+    actor = ours.actor(state)
     observation, goal = np.full((2000, 2), 0.3, np.float32), np.full((2000, 1), -1.0, np.float32)
-    action, log_prob = ours.sample(policy, PLAIN, observation, goal, np.random.default_rng(0))
-    distribution = ours.distribution(policy, ours.inputs(PLAIN, observation, goal))
+    action, log_prob = actor.sample(observation, goal, np.random.default_rng(0))
+    distribution = ours.distribution(state.policy, ours.inputs(state.scale, observation, goal))
     np.testing.assert_allclose(log_prob, ours.log_prob(distribution, action), atol=1e-4)
-    theirs, _ = ours.draw(policy, PLAIN, jnp.asarray(observation), jnp.asarray(goal), jax.random.key(1))
+    theirs = ours.drawn(distribution, jax.random.key(1))
     np.testing.assert_allclose(action.mean(axis=0), np.asarray(theirs).mean(axis=0), atol=0.1)
-    greedy = ours.greedy(policy, PLAIN, observation[:1], goal[:1])
+    greedy = actor(observation[:1], goal[:1])
     likeliest = ours.log_prob(distribution[:1], greedy)
     assert (log_prob <= likeliest + 1e-5).all()
 
@@ -99,8 +102,8 @@ def test_conjugate_gradient_and_line_search() -> None:
 
 def test_a_critic_may_have_a_lambda_of_its_own() -> None:
     same, its_own, both = (
-        batch_of("a2c", True, trace=trace, critic_trace=critic)[1]
-        for trace, critic in ((0.0, None), (0.0, 1.0), (1.0, None))
+        batch_of("a2c", True, gae_lambda=policy, critic_lambda=critic)[1]
+        for policy, critic in ((0.0, None), (0.0, 1.0), (1.0, None))
     )
     jax.tree.map(np.testing.assert_array_equal, same.policy, its_own.policy)
     differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), same.critic, its_own.critic)
@@ -111,28 +114,32 @@ def test_a_critic_may_have_a_lambda_of_its_own() -> None:
 
 def test_how_goals_are_chosen_and_counted() -> None:
     spec = inspect(LineEnv())
-    for settings in ({}, {"until_reached": True}, {"spread": True, "goals": 2}, {"unmet": True, "hindsight": False}):
-        agent = TRPOConfig(**({"hidden": (8,), "pursued": False} | settings))
+    cases: list[dict[str, Any]] = [
+        {},
+        {"until_reached": True},
+        {"spread": True, "goals": 2},
+        {"skip_achieved": True, "hindsight": False},
+    ]
+    for settings in cases:
+        agent = TRPOConfig(**({"net_arch": (8,), "actual_goals": False} | settings))
         config = OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=agent)
-        learner = make_learner(config.agent, spec)
-        player = Player(config, spec, learner, LocalEnvs(LineEnv, 5, spec.horizon))
-        policy = jax.tree.map(np.asarray, learner.init(jax.random.key(0)).policy)
-        episodes = player.play(policy, Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1))), 1, 0.0)
-        batch, _ = player.relabel(episodes, 1)
-        assert bool(batch.ends) == ("until_reached" in settings)  # the env itself goes on
-        assert not player.ends
+        _, _, episodes = played(config, spec)
+        relabel = GoalChoice(config, spec)
+        batch, _ = relabel(episodes, 1)
+        assert bool(batch.ends) == ("until_reached" in settings)  # the env itself continues
+        assert not relabel.ends
         if "spread" in settings:  # the second is the farthest of all from the first
             first, second = batch.goal[:, 0, 0]
             achieved = spec.goal(episodes.achieved_goal[:, 1:][episodes.real])
             assert abs(second - first) == np.abs(achieved - first).max()
-        if "unmet" in settings:
+        if "skip_achieved" in settings:
             met = spec.reached(episodes.achieved_goal[:, 0], episodes.desired_goal)
             np.testing.assert_array_equal(batch.counts[0], ~met)
 
 
 def test_hpg_may_learn_from_a_batch_several_times() -> None:
     """Each time with the importance weights of the policy as it then is."""
-    settings = {"baseline": "td", "pursued": True}
+    settings = {"baseline": "td", "actual_goals": True}
     _, together, _ = batch_of("hpg", True, updates=3, **settings)
     _, in_turn, _ = batch_of("hpg", True, repeat=3, **settings)
     _, once, _ = batch_of("hpg", True, **settings)
@@ -142,23 +149,30 @@ def test_hpg_may_learn_from_a_batch_several_times() -> None:
 
 
 def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> tuple[Any, Any, Any]:
-    spec: GoalEnvSpec = inspect(LineEnv(discrete))
-    small = {"goals": 6, "rows": 64, "hidden": [16]} | settings
-    config = with_settings(
-        OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=LEARNERS[method]()), {"agent": small}
-    )
-    learner = make_learner(config.agent, spec)
-    state = learner.init(jax.random.key(0))
-    scale = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
-    player = Player(config, spec, learner, LocalEnvs(lambda: LineEnv(discrete), 5, spec.horizon))
-    episodes = player.play(jax.tree.map(np.asarray, state.policy), scale, 1, 0.0)
-    batch, _ = player.relabel(episodes, 1)
-    update = jax.jit(learner.update)
+    small = {"goals": 6, "rows": 64, "net_arch": [16]} | settings
+    agent_config: Any = config_class(method)()
+    config = OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=agent_config)
+    config = with_settings(config, {"agent": small})
+    spec = inspect(LineEnv(discrete))
+    agent, state, episodes = played(config, spec, discrete)
+    batch, _ = GoalChoice(config, spec)(episodes, 1)
+    update = jax.jit(agent.update)
     keys = [jax.random.key(1)] if repeat == 1 else jax.random.split(jax.random.key(1), repeat)
     after = state
     for key in keys:
-        after, metrics = update(after, scale, batch, learner.rates(0.0), key)
+        after, metrics = update(after, batch, key)
     return state, after, metrics
+
+
+def played(
+    config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False
+) -> tuple[Any, Any, Episodes]:
+    """An agent, its first state, and the first episodes that it plays."""
+    agent = make_on_policy_agent(config.agent, spec)
+    state = agent.scheduled(agent.init(jax.random.key(0)), LINE, 0.0)
+    envs = LocalEnvs(lambda: LineEnv(discrete), config.num_envs, spec.horizon)
+    rollouts = Rollouts(config, spec, agent, Collector(envs, spec))
+    return agent, state, rollouts.play(1, agent.actor(state), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +210,7 @@ def test_every_critic_takes_as_many_steps_as_it_is_told(method: str, settings: d
 
 @pytest.mark.parametrize(("kl", "discrete"), [("exact", True), ("sampled", False)])
 def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
-    _, _, metrics = batch_of("trpo", discrete, kl=kl, max_kl=1e-3)
+    _, _, metrics = batch_of("trpo", discrete, kl_estimate=kl, max_kl=1e-3)
     measured = float(metrics["kl" if kl == "exact" else "kl_sampled"])
     assert 1e-5 < measured <= 1e-3
     assert 1 <= float(metrics["line_search_steps"]) <= 10
@@ -204,13 +218,11 @@ def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
 
 def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
     spec = inspect(LineEnv())
-    config = OnPolicyConfig("x", agent=TRPOConfig(hidden=(8,)))
-    learner = make_learner(config.agent, spec)
-    policy = jax.tree.map(np.asarray, learner.init(jax.random.key(0)).policy)
-    scale = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
+    agent = make_on_policy_agent(TRPOConfig(net_arch=(8,)), spec)
+    actor = agent.actor(agent.init(jax.random.key(0)))
     collector = Collector(LocalEnvs(LineEnv, 4, spec.horizon), spec)
     rng = np.random.default_rng(0)
-    episodes = collector.collect(lambda o, g: learner.model.sample(policy, scale, o, g, rng), [1, 2, 3, 4])
+    episodes = collector.collect(lambda o, g: actor.sample(o, g, rng), [1, 2, 3, 4])
     assert episodes.log_prob is not None
     low, high = episodes.desired_goal.min(), episodes.desired_goal.max()
     goals, used, inside = choose_goals(episodes, 0, episodes.real, spec, rng)
@@ -221,7 +233,7 @@ def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
     assert len(goals) == round(inside * len(everything))
     few, used, _ = choose_goals(episodes, 500, episodes.real, None, rng)
     assert (len(few), used.sum()) == (500, len(everything))
-    new = newly_met(episodes, spec)
+    new = newly_achieved(episodes, spec)
     goals, used, _ = choose_goals(episodes, 0, new, None, rng)
     left = episodes.achieved_goal[:, 1:][new & episodes.real]
     assert (np.sort(goals, axis=0) == np.unique(left, axis=0)).all()
@@ -232,7 +244,8 @@ def test_goals_are_filtered_by_the_box_of_the_desired_ones() -> None:
     assert (len(nothing), used.any(), share) == (5, False, 0.0)
 
     # An episode does not count for a goal that it met when it began.
-    batch = hindsight_goals(episodes, everything, np.ones(len(everything), np.bool_), spec, True, unmet=True)
+    used = np.ones(len(everything), np.bool_)
+    batch = hindsight_goals(episodes, everything, used, spec, True, skip_achieved=True)
     n, g = len(episodes), len(everything)
     starts = np.broadcast_to(episodes.achieved_goal[:, 0], (g, n, 1)).reshape(-1, 1)
     met = spec.reached(starts, np.repeat(everything, n, axis=0)).reshape(g, n)
@@ -257,7 +270,7 @@ def test_bad_settings_are_named() -> None:
         ({"agent": {"goal": 3}}, "Did you mean 'agent.goals'"),
         ({"agent": {"estimator": "best"}}, "one of weighted"),
         ({"steps": 2.5}, "must be a int"),
-        ({"agent": {"trace": 2}}, "between 0 and 1"),
+        ({"agent": {"gae_lambda": 2}}, "between 0 and 1"),
     ):
         with pytest.raises(HindsightError, match=message):
             with_settings(config, settings)

@@ -113,7 +113,8 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
 
     more, env_kwargs = take_env_kwargs(more)
     base = read_config(options.config) if options.config else None
-    env = options.env or (base.env if base else "")
+    given_env = "" if options.env == "[]" else options.env  # as tyro reads no env before an option it does not know
+    env = given_env or (base.env if base else "")
     if not env:
         if not options.help_all:
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
