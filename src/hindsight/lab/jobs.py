@@ -112,10 +112,17 @@ class Runner(Generic[J]):
             StopSignals() if self.here is None else contextlib.nullcontext() as stop,
             self._display,
         ):
-            while self._advance():
-                time.sleep(POLL)
-                if stop is not None and stop.received is not None:
-                    self._stop(stop.received)
+            try:
+                while (stop is None or stop.received is None) and self._advance():
+                    time.sleep(POLL)
+            finally:
+                self._interrupt()
+        if stop is not None and stop.received is not None:
+            message = "stopped; to go on, give the same command again"
+            if stop.received == signal.SIGINT:
+                raise KeyboardInterrupt(message)
+            print(f"hindsight: {message}", file=sys.stderr)
+            raise SystemExit(143)
 
     def _advance(self) -> bool:
         """Note what has ended and start what can be; whether there is something to wait for."""
@@ -181,18 +188,16 @@ class Runner(Generic[J]):
             where = f" (log: {job.log})" if self.here is None else ""
             self._display.end(job, f"{job.name} FAILED: {reason}{where}")
 
-    def _stop(self, received: signal.Signals) -> None:
-        self._display.print(f"stopping {len(self._processes)} trainings: they save themselves ...")
+    def _interrupt(self) -> None:
+        """End the processes that still run, saved: there are some only if a signal or error came."""
+        if self._processes:
+            count = len(self._processes)
+            self._display.print(f"stopping {count} trainings: they save themselves ...")
         for process in self._processes.values():
             process.send_signal(signal.SIGINT)
         for name, process in self._processes.items():
             process.wait()
             self.states[name] = "interrupted"
-        message = "stopped; to go on, give the same command again"
-        if received == signal.SIGINT:
-            raise KeyboardInterrupt(message)
-        print(f"hindsight: {message}", file=sys.stderr)
-        raise SystemExit(143)
 
     def _in(self, state: State) -> list[J]:
         return [job for job in self.jobs if self.states[job.name] == state]
