@@ -189,7 +189,7 @@ class Runner(Generic[J]):
             self._display.end(job, f"{job.name} FAILED: {reason}{where}")
 
     def _interrupt(self) -> None:
-        """End the processes that still run, saved: there are some only if a signal or error came."""
+        """End the processes that still run, saved: a signal or an error came between."""
         if self._processes:
             count = len(self._processes)
             self._display.print(f"stopping {count} trainings: they save themselves ...")
