@@ -13,12 +13,13 @@ import pytest
 
 import hindsight
 from conftest import LineEnv, written
+from hindsight.agents.ppo import PPOConfig
 from hindsight.cli import main
+from hindsight.config import OnPolicyConfig
 from hindsight.errors import HindsightError
-from hindsight.gradients.config import OnPolicyConfig, PPOConfig
 from hindsight.training.run import Run
 
-SMALL: dict[str, Any] = {"goals": 8, "rows": 64, "hidden": [16]}
+SMALL: dict[str, Any] = {"goals": 8, "rows": 64, "net_arch": [16]}
 QUICK: dict[str, Any] = {"quiet": True, "eval_episodes": 8, "eval_every": 2, "episodes_per_cycle": 4, "agent": SMALL}
 
 
@@ -50,10 +51,10 @@ def test_an_env_object_with_discrete_actions(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     for settings, message in (
         ({"method": "sarsa"}, "choose from"),
-        ({"method": "ppo", "replay": {"replay_k": 3}}, "replay.replay_k"),
+        ({"method": "ppo", "replay": {"replay_k": 3}}, "unknown setting 'replay"),
         ({"method": "a2c", "config": OnPolicyConfig("x", agent=PPOConfig())}, "does not fit"),
         ({"method": "a3c", "simulator": "jax"}, "threads of their own"),
-        ({"method": "ppo", "simulator": "jax", "agent": {"unmet": True}}, "outside of JAX"),
+        ({"method": "ppo", "simulator": "jax", "agent": {"skip_achieved": True}}, "outside of JAX"),
         ({"method": "ppo", "simulator": "jax", "agent": {"spread": True}}, "outside of JAX"),
     ):
         with pytest.raises(HindsightError, match=message):
@@ -85,13 +86,15 @@ SCRIPT = """
 import sys, hindsight
 sys.path.insert(0, sys.argv[2])
 from conftest import LineEnv
-small = {"goals": 8, "rows": 64, "hidden": [16]}
+small = {"goals": 8, "rows": 64, "net_arch": [16]}
 quick = dict(quiet=True, seed=5, num_envs=4, episodes_per_cycle=4, eval_every=2, eval_episodes=4)
 bits = "hindsight/BitFlip-v0"
 for env, method in ((bits, "hpg"), (LineEnv, "a2c"), (LineEnv, "ppo"), (bits, "trpo")):
     hindsight.train(env, method=method, run_dir=f"{sys.argv[1]}/{method}", steps=150, agent=small, **quick)
-hindsight.train(LineEnv, method="ppo", run_dir=f"{sys.argv[1]}/replayed", steps=150,
-                agent=small | {"critic": "replayed", "gamma": 0.9, "random_actions": 0.3}, **quick)
+for name, env in (("line", LineEnv), ("bits", bits)):
+    hindsight.train(env, method="replayed-ac", run_dir=f"{sys.argv[1]}/replayed-{name}", steps=150,
+                    gradient_steps=8, batch_size=64, **quick,
+                    agent={"rows": 64, "net_arch": [16], "gamma": 0.9, "random_actions": 0.3})
 hindsight.train(LineEnv, method="a3c", run_dir=f"{sys.argv[1]}/a3c", steps=300,
                 agent=small | {"deterministic": True, "workers": 3}, **quick)
 """
@@ -102,7 +105,7 @@ def test_same_seed_same_bytes_in_two_processes(tmp_path: Path) -> None:
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(i)), str(Path(__file__).parents[1])]
         subprocess.run(command, check=True, capture_output=True)
     names = sorted(path.name for path in (tmp_path / "0").iterdir())
-    assert len(names) == 6
+    assert len(names) == 7
     for name in names:
         assert written(tmp_path / "0" / name) == written(tmp_path / "1" / name), name
 

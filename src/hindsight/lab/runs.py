@@ -26,7 +26,7 @@ IGNORED = ("seed", "workers")
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run as its files told it at one moment."""
+    """A run as its files are at one moment."""
 
     run: Run
     rows: tuple[dict[str, float], ...]

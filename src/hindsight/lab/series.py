@@ -13,7 +13,7 @@ from hindsight.lab.statistics import estimate
 from hindsight.types import Array
 
 POINTS = 40
-"""Points of a line at most: more cannot be told apart on a phone, and make the page heavy."""
+"""Points of a line at most: more would blur on a phone, and make the page heavy."""
 Against = Literal["steps", "minutes"]
 AXES: dict[Against, str] = {"steps": "env steps", "minutes": "minutes of training"}
 
