@@ -56,7 +56,7 @@ BITS = [
     "hindsight/BitFlip-v0",
     "--batch-size",
     "16",
-    "--agent.net_arch",
+    "--agent.net-arch",
     "16",
     "--eval-episodes",
     "2",
