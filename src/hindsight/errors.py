@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -14,3 +16,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean X?' when one of the known names is close to `name`, else an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def say(text: str) -> None:
+    """A line on stderr. That nobody can read it (a full disk, a closed terminal) is no reason to stop."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # the last: a signal came while another was written
+        print(f"hindsight: {text}", file=sys.stderr, flush=True)

@@ -43,6 +43,15 @@ class Display:
         self._bar.stop()
 
     def show(self, progress: TrainingProgress) -> None:
+        """Show it, if it can be shown: a log file on a full disk is no reason to stop."""
+        try:
+            self._show(progress)
+        except BrokenPipeError:  # whoever read our output has gone: that is how one stops a pipe
+            raise
+        except OSError:
+            pass
+
+    def _show(self, progress: TrainingProgress) -> None:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
         self._bar.update(self._task, completed=min(progress.step, progress.steps), success=self.success)

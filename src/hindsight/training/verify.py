@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from safetensors import safe_open
-from tensorboardX.record_writer import masked_crc32c
 
 from hindsight.errors import HindsightError
+from hindsight.saving.appended import checksum as checksum_of
 from hindsight.saving.checkpoints import CONFIG, MANIFEST, METRICS, Checkpoint, Checkpoints
 from hindsight.saving.files import is_sealed, read_json, read_tensors
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, tensors_file
@@ -125,12 +125,12 @@ def _events(path: Path, newest: Checkpoint | None) -> str:
         if at + 12 > len(content):
             return "the last record is cut"
         size, checksum = struct.unpack_from("<QI", content, at)
-        if masked_crc32c(content[at : at + 8]) != checksum:
+        if checksum_of(content[at : at + 8]) != checksum:
             raise HindsightError(f"the record at byte {at} has a wrong checksum")
         if at + size + 16 > len(content):
             return "the last record is cut"
         body = content[at + 12 : at + 12 + size]
-        if masked_crc32c(body) != struct.unpack_from("<I", content, at + 12 + size)[0]:
+        if checksum_of(body) != struct.unpack_from("<I", content, at + 12 + size)[0]:
             raise HindsightError(f"the record at byte {at} has a wrong checksum")
         at += size + 16
     return ""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import json
 import os
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX import SummaryWriter
-
 from hindsight.errors import HindsightError
+from hindsight.saving.appended import Events, Rows
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
 from hindsight.saving.saver import SaveFailed, Saver
@@ -43,9 +40,9 @@ class RunWriter:
             run.checkpoints, run.config.checkpoint.when_failed, rows[-1].get("time/checkpoint", 0.0) if rows else 0.0
         )
         self._saver.last = resumed
-        self._metrics = Metrics(run.path / METRICS)
+        self._metrics = Rows(run.path / METRICS)
         purge = None if resumed is None else resumed.step + 1
-        self._board = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge)
+        self._board = Events(run.path / "tensorboard", purge)
         self._last: Progress | None = None
         self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
         self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
@@ -57,8 +54,9 @@ class RunWriter:
         row = {"cycle": progress.cycle, "step": progress.step, **progress.metrics}
         row["time/checkpoint"] = self._saver.stalled
         self._saver.attempt(self._metrics.path, lambda: self._metrics.add(row))
-        for name, value in progress.metrics.items():
-            self._board.add_scalar(name, value, progress.step)
+        self._saver.attempt(
+            self._board.directory, lambda: self._board.add(progress.metrics, progress.step), vital=False
+        )
         if progress.evaluation is not None:
             self._evaluated = progress.evaluation.success_rate
             self._best = max(self._best, self._evaluated)
@@ -111,7 +109,7 @@ class RunWriter:
         finally:
             self._saver.close()
             self._metrics.close()
-            self._close_board()
+            self._board.close()
             os.close(self._lock)
 
     def _keep_batch(self, error: Diverged) -> None:
@@ -125,11 +123,6 @@ class RunWriter:
 
         if self._saver.attempt(path, write):
             error.args = (f"{error}. What it comes from is in {path}",)
-
-    def _close_board(self) -> None:
-        """TensorBoard's files are a copy of the metrics: that they cannot be written is no reason to stop."""
-        with contextlib.suppress(OSError):
-            self._board.close()
 
     def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
         config, last = self.run.config, self._last
@@ -150,29 +143,6 @@ class RunWriter:
             "machine": machine(),
             "versions": dict(versions()),
         }
-
-
-class Metrics:
-    """Rows appended to a file. What cannot be written is kept, and goes first the next time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
-        self.size = self._file.seek(0, os.SEEK_END)
-        self._waiting = b""
-
-    def add(self, row: dict[str, float]) -> None:
-        self._waiting += json.dumps(row).encode() + b"\n"
-        try:
-            while self._waiting:
-                written = self._file.write(self._waiting)
-                self.size += written
-                self._waiting = self._waiting[written:]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror) from None
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _lock(path: Path) -> int:
