@@ -150,6 +150,7 @@ def _watch(options: Watch) -> Path | None:
 
     from hindsight import api
     from hindsight.envs.make import factory, make
+    from hindsight.saving.files import refuse_links
     from hindsight.training.run import Run
 
     with needs_report():
@@ -163,6 +164,8 @@ def _watch(options: Watch) -> Path | None:
     if options.window or (options.output is None and video.has_screen() and video.has_window(make_env)):
         video.window(policy, make_env, options.episodes, options.seed, horizon)
         return None
+    if options.output is None:
+        refuse_links(run.path)
     return video.record(
         policy, make_env, options.output or run.path / "video.mp4", options.episodes, options.seed, horizon
     )

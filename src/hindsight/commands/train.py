@@ -72,7 +72,7 @@ def read(arguments: Sequence[str], prog: str = "hindsight train") -> Wanted:
     rest, env_kwargs = take_env_kwargs(arguments)
     rest, method = take_option(rest, "--method")
     config_path, env = option(rest, "--config"), env_argument(rest)
-    base = read_config(Path(config_path)) if config_path else None
+    base = read_config(Path(config_path).resolve()) if config_path else None
     if env is None and base is None:
         if not {"-h", "--help"} & set(rest):
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")

@@ -15,7 +15,7 @@ import numpy as np
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.gradients.config import OnPolicyConfig
-from hindsight.saving.files import is_sealed, read_json
+from hindsight.saving.files import is_sealed, read_file, read_json
 from hindsight.settings import flatten
 from hindsight.training.run import METRICS, SUMMARY, Run
 from hindsight.types import Array
@@ -129,9 +129,9 @@ def load_run(path: Path) -> LoadedRun:
 
 def _rows(path: Path) -> list[dict[str, float]]:
     """The rows of metrics.jsonl. A last line that is cut is being written, or was when the process was killed."""
-    if not path.is_file():
+    if not path.exists():
         raise HindsightError(f"has no {METRICS}")
-    *whole, _ = path.read_bytes().split(b"\n")
+    *whole, _ = read_file(path).split(b"\n")
     rows = []
     for number, line in enumerate(whole, 1):
         try:

@@ -24,7 +24,7 @@ from hindsight.gradients.config import LEARNERS, learner_from_json
 from hindsight.gradients.learner import Learner
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
-from hindsight.saving.files import tensor_parts, write_aside
+from hindsight.saving.files import JSON_LIMIT, is_plain, read_file, tensor_parts, write_aside
 from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
@@ -85,7 +85,7 @@ class Policy:
             "goal": asdict(self.goal),
         }
         text = json.dumps(description, indent=2).encode()
-        if not (directory / DESCRIPTION).is_file() or (directory / DESCRIPTION).read_bytes() != text:
+        if not is_plain(directory / DESCRIPTION) or read_file(directory / DESCRIPTION) != text:
             write_aside(directory / DESCRIPTION, text)
         write_aside(directory / TENSORS, tensors_file(tensors, text))
 
@@ -93,15 +93,19 @@ class Policy:
     def load(directory: Path) -> Policy:
         """The policy saved in a run directory. Raises HindsightError if the files are missing, broken or foreign."""
         for name in (TENSORS, DESCRIPTION):
-            if not (directory / name).is_file():
+            if not (directory / name).exists():
                 raise HindsightError(f"no policy in {directory}: {name} is missing")
         try:
-            data = json.loads((directory / DESCRIPTION).read_bytes())
+            description = read_file(directory / DESCRIPTION, JSON_LIMIT)
+            data = json.loads(description)
             if data["format"] > FORMAT:
                 raise HindsightError(
                     f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
                 )
-            tensors = load_tensors((directory / TENSORS).read_bytes())
+            content = read_file(directory / TENSORS)
+            tensors = load_tensors(content)
+            if bears_sums(content) and tensors_file(tensors, description) != content:
+                raise HindsightError(f"the policy in {directory} is broken: its SHA-256 differs")
             if data["agent"]["method"] not in (*AGENTS, *LEARNERS):
                 raise HindsightError(f"{directory / DESCRIPTION}: unknown method {data['agent']['method']!r}")
             return _assemble(data, tensors)
@@ -116,6 +120,12 @@ def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
     digest = hashlib.sha256(b"".join(tensor_parts(tensors))).hexdigest()
     metadata = {"tensors": digest, "description": hashlib.sha256(description).hexdigest()}
     return b"".join(tensor_parts(tensors, metadata))
+
+
+def bears_sums(content: bytes) -> bool:
+    """Whether a file of tensors says what its SHA-256 must be, as all do that were not made by an old version."""
+    size = int.from_bytes(content[:8], "little")
+    return "tensors" in json.loads(content[8 : 8 + size]).get("__metadata__", {})
 
 
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:

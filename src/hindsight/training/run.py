@@ -16,7 +16,7 @@ from hindsight.config import TrainConfig, from_json
 from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.saving.checkpoints import Checkpoints
-from hindsight.saving.files import write_aside
+from hindsight.saving.files import JSON_LIMIT, read_file, read_json, write_aside
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
 
@@ -67,10 +67,10 @@ class Run:
     def metrics(self) -> list[dict[str, float]]:
         """All rows written so far; a last line cut short is left out."""
         file = self.path / METRICS
-        if not file.is_file():
+        if not file.exists():
             raise HindsightError(f"{self.path} has no {METRICS}")
         rows = []
-        for line in file.read_text().splitlines():
+        for line in read_file(file).decode(errors="replace").splitlines():
             try:
                 rows.append(json.loads(line))
             except json.JSONDecodeError:
@@ -92,10 +92,9 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         try:
-            data: dict[str, Any] = json.loads((self.path / SUMMARY).read_bytes())
+            return read_json(self.path / SUMMARY)
         except (OSError, ValueError):
             raise HindsightError(f"{self.path} has no readable {SUMMARY}") from None
-        return data
 
 
 def config_file(config: TrainConfig | gradients.OnPolicyConfig) -> bytes:
@@ -110,12 +109,13 @@ def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
     """The config in a JSON file."""
     if path.is_dir():
         path = path / CONFIG
-    if not path.is_file():
+    if not path.exists():
         raise HindsightError(
             f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
         )
+    content = read_file(path, JSON_LIMIT)
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(content)
         return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None

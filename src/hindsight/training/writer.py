@@ -12,7 +12,7 @@ from typing import Any
 from hindsight.errors import HindsightError
 from hindsight.saving.appended import Events, Rows
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
-from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.training.guard import Diverged
 from hindsight.training.off_policy import Progress
@@ -28,6 +28,7 @@ class RunWriter:
     def __init__(self, run: Run, resumed: Checkpoint | None = None) -> None:
         self.run = run
         self._lock = _lock(run.path)
+        refuse_links(run.path)
         rows: list[dict[str, float]] = []
         if resumed is not None:
             write_aside(run.path / METRICS, resumed.metrics)
