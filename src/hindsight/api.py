@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -22,7 +21,7 @@ from hindsight.gradients import config as gradients
 from hindsight.gradients import presets as gradient_presets
 from hindsight.presets import preset as find_preset
 from hindsight.replay.storage import slot_count
-from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
+from hindsight.saving.checkpoints import restore
 from hindsight.settings import with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
@@ -30,7 +29,8 @@ from hindsight.training.off_policy import train_off_policy
 from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.policy import Policy
 from hindsight.training.policy_gradient import train_policy_gradient
-from hindsight.training.run import Run, read_config, versions
+from hindsight.training.reopen import Reopened, reopen
+from hindsight.training.run import Run
 from hindsight.training.session import Callback, Logger, follow
 
 AnyConfig = TrainConfig | gradients.OnPolicyConfig
@@ -95,12 +95,13 @@ def train_config(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
-    resumed: Checkpoint | None = None,
+    reopened: Reopened | None = None,
 ) -> Run:
-    """Train with a complete config, from a checkpoint of the run in `run_dir` if one is given.
+    """Train with a complete config: a new run in `run_dir`, or one that was reopened.
 
     SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
     """
+    resumed = reopened.checkpoint if reopened else None
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         if isinstance(config, gradients.OnPolicyConfig):
@@ -115,8 +116,8 @@ def train_config(
             if resumed is not None:
                 restore(learning, resumed)
             training = stack.enter_context(closing(train_off_policy(config, spec, learning)))
-        run = Run.create(config, run_dir) if resumed is None else Run(Path(run_dir or ""), config)
-        follow(training, run, resumed, callbacks, logger, quiet)
+        run = Run.create(config, run_dir) if reopened is None else reopened.run
+        follow(training, run, reopened, callbacks, logger, quiet)
     return run
 
 
@@ -131,28 +132,17 @@ def resume(
 ) -> Run:
     """Go on with a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
 
-    `steps` are added to those that it was made for; schedules then stretch over the new total. A run that was trained
-    on a function or an object instead of an id needs it again, as `env`.
+    One that was stopped before its first checkpoint starts from its settings. `steps` are added to those that it was
+    made for; schedules then stretch over the new total. A run that was trained on a function or an object instead of an
+    id needs it again, as `env`.
     """
-    path = Path(run)
-    if not path.is_dir():
-        raise HindsightError(f"{path} does not exist")
-    if steps < 0:
-        raise HindsightError(f"steps must be 0 or more, got {steps}")
-    checkpoint, skipped = Checkpoints(path / "checkpoints").newest()
-    for problem in skipped:
-        warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=2)
-    now = versions()
-    other = [f"{name} {was} (now {now.get(name)})" for name, was in checkpoint.versions.items() if now.get(name) != was]
-    if other:
-        warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=2)
-    config = read_config(checkpoint.config)
-    config = replace(config, steps=config.steps + steps)
-    if checkpoint.step >= config.steps:
-        raise HindsightError(f"{path} is finished, with {checkpoint.step} steps: say how many more, with --steps")
-    make_env = factory(config.env if env is None else env, config.env_kwargs)
-    spec = describe(config.env, make_env, config.max_episode_steps)
-    return train_config(config, spec, make_env, path, callbacks, logger, quiet, checkpoint)
+    with reopen(Path(run), steps) as found:
+        if found.is_done:
+            return found.finish()
+        config = found.run.config
+        make_env = factory(config.env if env is None else env, config.env_kwargs)
+        spec = describe(config.env, make_env, config.max_episode_steps)
+        return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
 
 
 def load(run: str | Path) -> Policy:

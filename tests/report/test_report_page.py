@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -19,6 +18,7 @@ import hindsight
 from hindsight.cli import main
 from hindsight.gradients.config import HPGConfig, OnPolicyConfig
 from hindsight.report.load import load, load_run
+from hindsight.saving.lock import RunLock
 from hindsight.training.run import Run
 
 QUICK: dict[str, Any] = {"env_kwargs": {"bits": 4}, "steps": 300, "eval_episodes": 8, "eval_every": 1, "quiet": True}
@@ -51,12 +51,8 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """The run directory as it is while it is trained."""
-    descriptor = os.open(path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
+    with RunLock(path):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def all_runs(runs: Path) -> list[Path]:
@@ -185,10 +181,9 @@ def test_a_running_run_is_used_marked_and_followed(
     def finish(seconds: float) -> None:
         assert seconds == 3
         pages.append(page.read_text())
-        os.close(held.pop())
+        held.close()
 
-    held = [os.open(path, os.O_RDONLY)]
-    fcntl.flock(held[0], fcntl.LOCK_EX)
+    held = RunLock(path)
     monkeypatch.setattr("hindsight.commands.report.time.sleep", finish)
     code, _, err = call(capsys, "report", path, tmp_path / "absent", "-o", page, "--watch", "3", "--no-video")
     assert (code, err.count("\n")) == (1, 1)  # named once, not with every page

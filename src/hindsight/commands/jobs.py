@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -37,7 +36,7 @@ def state_of(one: Planned) -> State:
             return "finished"
     except HindsightError:
         pass
-    return "stopped" if run.checkpoints.names() else "new"
+    return "stopped" if (one.run_dir / "config.json").is_file() else "new"
 
 
 class Jobs:
@@ -103,8 +102,6 @@ def _launch(one: Planned, state: State) -> subprocess.Popen[bytes]:
     if state == "stopped":
         what = ["resume", str(one.run_dir), "--quiet"]
     else:
-        if one.run_dir.is_dir():  # killed before its first checkpoint: there is nothing in it to go on from
-            shutil.rmtree(one.run_dir)
         what = ["train", "--config", str(one.config_path), "--run-dir", str(one.run_dir), "--quiet"]
     with open(one.log, "ab") as log:
         return subprocess.Popen(

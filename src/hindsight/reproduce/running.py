@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 
@@ -88,9 +87,7 @@ def _train(
         late = deadline is not None and clock() > deadline and progress.step < end
         return late or (end < config.steps and progress.step >= end)
 
-    if job.state == "begun" and not any((job.path / "checkpoints").glob("[0-9]*")):
-        shutil.rmtree(job.path)  # ended before its first checkpoint: there is nothing to go on from
-    if job.path.exists():
+    if (job.path / "config.json").exists():
         run = api.resume(job.path, callbacks=[stop], quiet=quiet)
     else:
         run = api.train(entry.env, config=config, run_dir=job.path, callbacks=[stop], quiet=quiet)

@@ -21,8 +21,16 @@ class SaveFailed(HindsightError):
 class Saver:
     """Writes one checkpoint at a time, on a thread of its own. A failure is told once it is known, or is raised."""
 
-    def __init__(self, checkpoints: Checkpoints, when_failed: WhenFailed = "stop", stalled: float = 0.0) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        when_failed: WhenFailed = "stop",
+        stalled: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.checkpoints = checkpoints
+        self.check = check
+        """Called before anything is written; raises OSError if it must not be."""
         self.when_failed = when_failed
         self.stalled = stalled
         """Seconds that training has waited for checkpoints so far."""
@@ -41,8 +49,12 @@ class Saver:
         start = time.perf_counter()
         self.wait()
         self._started = time.monotonic()
-        self._writing = self._pool.submit(self.checkpoints.write, snapshot())
+        self._writing = self._pool.submit(self._write, snapshot())
         self.stalled += time.perf_counter() - start
+
+    def _write(self, snapshot: Snapshot) -> Checkpoint:
+        self.check()
+        return self.checkpoints.write(snapshot)
 
     def poll(self) -> None:
         """Tell of a failure if there is one to tell of."""
@@ -65,6 +77,7 @@ class Saver:
         """Write something. Where that fails, say so once and return False, or, if the settings say so and it is vital,
         raise SaveFailed."""
         try:
+            self.check()
             result = write()
         except OSError as error:
             last = f"the last good checkpoint is {self.last.path}" if self.last else "there is no checkpoint yet"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from hindsight.errors import HindsightError
 from hindsight.gradients import config as gradients
 from hindsight.saving.checkpoints import Checkpoints
 from hindsight.saving.files import JSON_LIMIT, read_file, read_json, write_aside
+from hindsight.saving.lock import is_held
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
 
@@ -32,7 +32,8 @@ class Run:
 
     @staticmethod
     def create(config: TrainConfig | gradients.OnPolicyConfig, path: Path | str | None = None) -> Run:
-        """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
+        """Make the directory. A given path must not exist, or be empty; without one, a free name under runs/ is
+        taken."""
         content = config_file(config)
         if path is None:
             name = f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.method}-seed{config.seed}"
@@ -40,10 +41,10 @@ class Run:
             directory = next(p for p in taken if not p.exists())
         else:
             directory = Path(path)
-            if directory.exists():
+            if directory.exists() and not _is_empty(directory):
                 raise HindsightError(f"run directory {directory} exists: choose another, or remove it")
         try:
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
             write_aside(directory / CONFIG, content)
         except OSError as error:
             raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
@@ -80,14 +81,7 @@ class Run:
     @property
     def is_locked(self) -> bool:
         """Whether a process is training it now."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_held(self.path)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -95,6 +89,11 @@ class Run:
             return read_json(self.path / SUMMARY)
         except (OSError, ValueError):
             raise HindsightError(f"{self.path} has no readable {SUMMARY}") from None
+
+
+def _is_empty(directory: Path) -> bool:
+    """Whether nothing is in it, or only what a process leaves that is killed while it begins a run."""
+    return directory.is_dir() and {path.name for path in directory.iterdir()} <= {f"{CONFIG}.part"}
 
 
 def config_file(config: TrainConfig | gradients.OnPolicyConfig) -> bytes:

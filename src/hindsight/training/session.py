@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from hindsight.saving.checkpoints import Checkpoint
+from hindsight.saving.lock import RunLock
 from hindsight.training.console import Display
 from hindsight.training.off_policy import Progress
+from hindsight.training.reopen import Reopened
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 from hindsight.training.writer import RunWriter
@@ -23,7 +25,7 @@ Logger = Callable[[dict[str, float], int], Any]
 def follow(
     training: Iterable[Progress],
     run: Run,
-    resumed: Checkpoint | None = None,
+    reopened: Reopened | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
@@ -32,7 +34,11 @@ def follow(
 
     SIGINT becomes KeyboardInterrupt, SIGTERM SystemExit(143).
     """
-    with StopSignals() as stop, RunWriter(run, resumed) as writer, Display(run.config, quiet) as display:
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopSignals())
+        lock = reopened.lock if reopened else stack.enter_context(RunLock(run.path))
+        writer = stack.enter_context(RunWriter(run, lock, reopened.checkpoint if reopened else None))
+        display = stack.enter_context(Display(run.config, quiet))
         for progress in training:
             writer.write(progress)
             display.show(progress)

@@ -12,6 +12,7 @@ from hindsight.errors import HindsightError
 from hindsight.saving.appended import checksum as checksum_of
 from hindsight.saving.checkpoints import CONFIG, MANIFEST, METRICS, Checkpoint, Checkpoints
 from hindsight.saving.files import is_plain, is_sealed, read_file, read_json
+from hindsight.saving.lock import LOCK
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, bears_sums
 from hindsight.training.run import SUMMARY, read_config
 
@@ -37,6 +38,7 @@ def verify(run: Path | str) -> list[Finding]:
         SUMMARY: _summary,
         DESCRIPTION: _policy,
         TENSORS: _policy,
+        LOCK: lambda path, newest: "",
     }
     known = {finding.file for finding in findings}
     for file in sorted(p for p in path.rglob("*") if p.is_symlink() or not p.is_dir()):

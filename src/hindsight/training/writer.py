@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from hindsight.errors import HindsightError
 from hindsight.saving.appended import Events, Rows
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.lock import RunLock
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.training.guard import Diverged
 from hindsight.training.off_policy import Progress
@@ -22,28 +18,34 @@ from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, m
 class RunWriter:
     """Metrics after every cycle, the policy after every evaluation, checkpoints as the settings say, then the summary.
 
-    Made with the checkpoint from which a training goes on, it first takes the metrics back to there.
+    Made with the checkpoint from which a training goes on, it first takes the metrics back to there. The lock is the
+    caller's: it must be held, and nothing is written where the directory is no longer the one that it locks.
     """
 
-    def __init__(self, run: Run, resumed: Checkpoint | None = None) -> None:
+    def __init__(self, run: Run, lock: RunLock, resumed: Checkpoint | None = None) -> None:
         self.run = run
-        self._lock = _lock(run.path)
+        self._resumed = resumed
+        lock.check()
         refuse_links(run.path)
         rows: list[dict[str, float]] = []
+        write_aside(run.path / METRICS, b"" if resumed is None else resumed.metrics)
         if resumed is not None:
-            write_aside(run.path / METRICS, resumed.metrics)
             write_aside(run.path / CONFIG, config_file(run.config))
             rows = run.metrics
         rates = [row["eval/success_rate"] for row in rows if "eval/success_rate" in row]
         self._evaluated: float | None = rates[-1] if rates else None
         self._best = max(rates, default=0.0)
         self._saver = Saver(
-            run.checkpoints, run.config.checkpoint.when_failed, rows[-1].get("time/checkpoint", 0.0) if rows else 0.0
+            run.checkpoints,
+            run.config.checkpoint.when_failed,
+            rows[-1].get("time/checkpoint", 0.0) if rows else 0.0,
+            lock.check,
         )
         self._saver.last = resumed
         self._metrics = Rows(run.path / METRICS)
-        purge = None if resumed is None else resumed.step + 1
-        self._board = Events(run.path / "tensorboard", purge)
+        board = run.path / "tensorboard"
+        begun = 0 if board.exists() else None  # before its first checkpoint
+        self._board = Events(board, begun if resumed is None else resumed.step + 1)
         self._last: Progress | None = None
         self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
         self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
@@ -111,7 +113,6 @@ class RunWriter:
             self._saver.close()
             self._metrics.close()
             self._board.close()
-            os.close(self._lock)
 
     def _keep_batch(self, error: Diverged) -> None:
         """Save what a quantity that is not finite comes from, and tell where."""
@@ -127,7 +128,8 @@ class RunWriter:
 
     def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
         config, last = self.run.config, self._last
-        status = "finished" if last is not None and last.done else "stopped"
+        done = last.done if last else self._resumed is not None and self._resumed.step >= config.steps
+        status = "finished" if done else "stopped"
         if kind is not None:
             interrupted = issubclass(kind, (KeyboardInterrupt, SystemExit))
             status = "interrupted" if interrupted else "failed"
@@ -144,17 +146,3 @@ class RunWriter:
             "machine": machine(),
             "versions": dict(versions()),
         }
-
-
-def _lock(path: Path) -> int:
-    """The run directory, held until it is closed or this process ends."""
-    descriptor = os.open(path, os.O_RDONLY)
-    for attempt in range(10):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError:
-            if attempt < 9:  # whoever asks `is_locked` holds it for a moment
-                time.sleep(0.02)
-    os.close(descriptor)
-    raise HindsightError(f"{path} is being trained by another process")
