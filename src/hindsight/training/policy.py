@@ -25,6 +25,7 @@ from hindsight.gradients.learner import Learner
 from hindsight.networks import Params
 from hindsight.normalizer import Scale
 from hindsight.saving.files import JSON_LIMIT, is_plain, read_file, tensor_parts, write_aside
+from hindsight.saving.tree import State, export_pytree
 from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
@@ -48,6 +49,11 @@ class Policy:
     @staticmethod
     def of(spec: GoalEnvSpec, agent: Agent | Learner, parameters: Params, scale: Scale) -> Policy:
         return Policy(spec.id, agent, parameters, scale, spec.observation, spec.goal)
+
+    def export_state(self) -> State:
+        """All its numbers, by name."""
+        scale = {name: np.asarray(value) for name, value in self.scale._asdict().items()}
+        return {"policy": export_pytree(self.parameters), "scale": scale}
 
     def act(self, observation: Floats, goal: Floats) -> Array:
         """Actions for features [n, o] and [n, g]."""
@@ -147,6 +153,8 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     found = {k.removeprefix("parameters/"): v for k, v in tensors.items() if k.startswith("parameters/")}
     if {k: v.shape for k, v in found.items()} != {k: v.shape for k, v in _flat(expected).items()}:
         raise ValueError("the tensors do not fit the description of the network")
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise ValueError("its numbers are not finite")
     parameters = jax.tree.unflatten(jax.tree.structure(expected), [found[k] for k in _flat(expected)])
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
     observation, goal = (

@@ -10,7 +10,8 @@ from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
 from hindsight.saving.lock import RunLock
 from hindsight.saving.saver import SaveFailed, Saver
-from hindsight.training.guard import Diverged
+from hindsight.saving.tree import State
+from hindsight.training.guard import Diverged, check_saved
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, machine, versions
 
@@ -51,7 +52,8 @@ class RunWriter:
         self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
 
     def write(self, progress: Progress) -> None:
-        """Take in where the training stands after a cycle."""
+        """Take in where the training stands after a cycle. Raises Diverged if its policy must not be saved."""
+        check_saved(progress.policy.export_state(), progress.step)
         self._last = progress
         self._saver.poll()
         row = {"cycle": progress.cycle, "step": progress.step, **progress.metrics}
@@ -75,12 +77,18 @@ class RunWriter:
             return
         evaluation = progress.evaluation
         self._saved = progress.cycle
+
+        def state() -> State:
+            exported = learning.export_state()
+            check_saved(exported, progress.step)
+            return exported
+
         self._saver.save(
             lambda: Snapshot(
                 progress.cycle,
                 progress.step,
                 None if evaluation is None else evaluation.success_rate,
-                learning.export_state(),
+                state(),
                 config_file(self.run.config),
                 self._metrics.path,
                 self._metrics.size,
@@ -95,17 +103,19 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Save everything as it is after the last whole cycle, unless the error is that it cannot be, or must not."""
+        found: Diverged | None = error if isinstance(error, Diverged) else None
         try:
-            if isinstance(error, Diverged):
-                self._keep_batch(error)
-            elif self._last is not None and not isinstance(error, SaveFailed):
-                self._saver.when_failed = "stop"  # there is no going on
-                self._checkpoint(self._last)
-                self._saver.wait()
-                policy = self._last.policy
-                self._saver.attempt(self.run.path, lambda: policy.save(self.run.path))
+            if found is None and self._last is not None and not isinstance(error, SaveFailed):
+                try:
+                    self._save_all(self._last)
+                except Diverged as diverged:
+                    found, kind = diverged, kind or Diverged
+            if found is not None:
+                self._keep_batch(found)
             content = sealed(self._summary(kind))
             self._saver.attempt(self.run.path, lambda: write_aside(self.run.path / SUMMARY, content))
+            if error is None and found is not None:
+                raise found
         except SaveFailed:
             if error is None:
                 raise
@@ -113,6 +123,13 @@ class RunWriter:
             self._saver.close()
             self._metrics.close()
             self._board.close()
+
+    def _save_all(self, last: Progress) -> None:
+        """The last checkpoint and policy of this session."""
+        self._saver.when_failed = "stop"  # there is no going on
+        self._checkpoint(last)
+        self._saver.wait()
+        self._saver.attempt(self.run.path, lambda: last.policy.save(self.run.path))
 
     def _keep_batch(self, error: Diverged) -> None:
         """Save what a quantity that is not finite comes from, and tell where."""
