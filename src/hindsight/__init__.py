@@ -42,11 +42,14 @@ def resume(run: str | Path, **options: Any) -> Run:
     return api.resume(run, **options)
 
 
-def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
-    """Play fresh episodes greedily with the policy of a run directory: success rate and mean return."""
+def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:
+    """Play fresh episodes greedily with the policy of a run directory: success rate and mean return.
+
+    With `trust`, a run that was not made here may import the module that its env names.
+    """
     from hindsight import api
 
-    return api.evaluate(run, episodes, seed)
+    return api.evaluate(run, episodes, seed, trust)
 
 
 def load(run: str | Path) -> Policy:

@@ -32,6 +32,7 @@ from hindsight.training.policy_gradient import train_policy_gradient
 from hindsight.training.reopen import Reopened, reopen
 from hindsight.training.run import Run
 from hindsight.training.session import Callback, Logger, follow
+from hindsight.training.trust import require_trust
 
 AnyConfig = TrainConfig | gradients.OnPolicyConfig
 
@@ -129,17 +130,20 @@ def resume(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
+    trust: bool = False,
 ) -> Run:
     """Go on with a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
 
     One that was stopped before its first checkpoint starts from its settings. `steps` are added to those that it was
     made for; schedules then stretch over the new total. A run that was trained on a function or an object instead of an
-    id needs it again, as `env`.
+    id needs it again, as `env`. With `trust`, a run that was not made here may import the module that its env names.
     """
     with reopen(Path(run), steps) as found:
         if found.is_done:
             return found.finish()
         config = found.run.config
+        if env is None:
+            require_trust(found.run.path, config.env, config.env_kwargs, trust)
         make_env = factory(config.env if env is None else env, config.env_kwargs)
         spec = describe(config.env, make_env, config.max_episode_steps)
         return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
@@ -150,10 +154,14 @@ def load(run: str | Path) -> Policy:
     return Policy.load(Path(run))
 
 
-def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
-    """Play fresh episodes greedily with the policy of a run: success rate and mean return."""
+def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:
+    """Play fresh episodes greedily with the policy of a run: success rate and mean return.
+
+    With `trust`, a run that was not made here may import the module that its env names.
+    """
     opened = Run.open(run)
     policy, config = opened.policy, opened.config
+    require_trust(opened.path, config.env, config.env_kwargs, trust)
     make_env = factory(config.env, config.env_kwargs)
     spec = describe(config.env, make_env, config.max_episode_steps)
     if (policy.observation, policy.goal) != (spec.observation, spec.goal):

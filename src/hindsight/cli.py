@@ -61,13 +61,16 @@ class Resume:
     """Env steps to add to those that the run was made for."""
     quiet: bool = False
     """Show no progress."""
+    trust: bool = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
 
 def resume(arguments: Sequence[str]) -> int:
     from hindsight import api
 
     options = parse(Resume, arguments, "hindsight resume")
-    return _finish(api.resume(options.run, steps=options.steps, quiet=options.quiet), options.quiet)
+    run = api.resume(options.run, steps=options.steps, quiet=options.quiet, trust=options.trust)
+    return _finish(run, options.quiet)
 
 
 @dataclass
@@ -99,6 +102,8 @@ class Eval:
     """Seed of the episodes' starts."""
     json: bool = False
     """Print one JSON object: success_rate, mean_return, episodes."""
+    trust: bool = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
 
 def evaluate(arguments: Sequence[str]) -> int:
@@ -106,7 +111,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 
     options = parse(Eval, arguments, "hindsight eval")
     _check_episodes(options.episodes, options.seed)
-    result = api.evaluate(options.run, options.episodes, options.seed)
+    result = api.evaluate(options.run, options.episodes, options.seed, options.trust)
     if options.json:
         print(json.dumps(dataclasses.asdict(result)))
     else:
@@ -135,6 +140,8 @@ class Watch:
     """The video file, written even if there is a screen; without a screen video.mp4 in the run directory."""
     window: bool = False
     """Insist on a window."""
+    trust: bool = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
 
 def watch(arguments: Sequence[str]) -> int:
@@ -152,6 +159,7 @@ def _watch(options: Watch) -> Path | None:
     from hindsight.envs.make import factory, make
     from hindsight.saving.files import refuse_links
     from hindsight.training.run import Run
+    from hindsight.training.trust import require_trust
 
     with needs_report():
         from hindsight.report import video
@@ -159,6 +167,7 @@ def _watch(options: Watch) -> Path | None:
     _check_episodes(options.episodes, options.seed)
     run = Run.open(options.run)
     config, policy = run.config, run.policy
+    require_trust(run.path, config.env, config.env_kwargs, options.trust)
     make_env = partial(make, config.env, **config.env_kwargs)
     horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
     if options.window or (options.output is None and video.has_screen() and video.has_window(make_env)):

@@ -66,7 +66,7 @@ def test_no_loop_can_forget_to_look(part: str, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Learner, "update", update)
     monkeypatch.setattr("hindsight.training.on_policy.check_losses", lambda *_: None)
-    with pytest.raises(HindsightError, match="not finite|NaN or infinity"):
+    with pytest.raises(HindsightError, match=r"not finite|NaN or infinity"):
         hindsight.train(LineEnv, method="a2c", steps=60, run_dir=tmp_path / "run", **QUICK)
     assert all_finite(tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()

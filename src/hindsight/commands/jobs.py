@@ -102,7 +102,7 @@ def _launch(one: Planned, state: State) -> subprocess.Popen[bytes]:
     if state == "stopped":
         what = ["resume", str(one.run_dir), "--quiet"]
     else:
-        what = ["train", "--config", str(one.config_path), "--run-dir", str(one.run_dir), "--quiet"]
+        what = ["train", one.config.env, "--config", str(one.config_path), "--run-dir", str(one.run_dir), "--quiet"]
     with open(one.log, "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "hindsight.cli", *what],

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -19,6 +19,7 @@ from hindsight.gradients.config import LEARNERS, OnPolicyConfig
 from hindsight.options import env_argument, option, parse, take_env_kwargs, take_option
 from hindsight.presets import PresetName
 from hindsight.training.run import read_config
+from hindsight.training.trust import is_made_here, names_code
 
 
 @dataclass
@@ -67,6 +68,15 @@ class Wanted:
     quiet: bool
 
 
+def require_named(directory: Path, env: str, env_kwargs: dict[str, Any]) -> None:
+    """A config that was not made here may name code to import: then the env must be given by name."""
+    if names_code(env) and not is_made_here(directory, env, env_kwargs):
+        raise HindsightError(
+            f"the config was not made here, and its env would import a module, which runs code; if you trust it, "
+            f"name it: hindsight train {env} --config ..."
+        )
+
+
 def read(arguments: Sequence[str], prog: str = "hindsight train") -> Wanted:
     """What the arguments of `hindsight train` ask for; with --help they end the program instead."""
     rest, env_kwargs = take_env_kwargs(arguments)
@@ -80,6 +90,8 @@ def read(arguments: Sequence[str], prog: str = "hindsight train") -> Wanted:
             gradient = TrainGradient("ENV", OnPolicyConfig("ENV", agent=LEARNERS[method]()))
             parse(TrainGradient, rest, prog, gradient)
         parse(Train, rest, prog, Train("ENV", TrainConfig(env="ENV")))
+    if env is None and base is not None and config_path:
+        require_named(Path(config_path).resolve().parent, base.env, base.env_kwargs)
     env = env or (base.env if base else "")
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
     given = option(rest, "--max-episode-steps") or ""

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
+from hindsight.errors import HindsightError
 from hindsight.report.groups import Group, tasks
 from hindsight.report.load import LoadedRun
+from hindsight.training.trust import is_made_here, names_code
 
 EPISODES = 4
 
@@ -53,6 +55,8 @@ def _record(run: LoadedRun) -> bytes:
     from hindsight.report import video  # needs imageio, which a machine that cannot film may lack
 
     config = run.config
+    if names_code(config.env) and not is_made_here(run.path, config.env, config.env_kwargs):
+        raise HindsightError("it was not made here, and its env is code to import: see hindsight watch --trust")
     make_env = partial(make, config.env, **config.env_kwargs)
     horizon = inspect(make_env(), config.env, config.max_episode_steps).horizon
     with tempfile.TemporaryDirectory() as directory:

@@ -19,6 +19,7 @@ from hindsight.saving.files import JSON_LIMIT, read_file, read_json, write_aside
 from hindsight.saving.lock import is_held
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
+from hindsight.training.trust import mark
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 
@@ -46,6 +47,7 @@ class Run:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_aside(directory / CONFIG, content)
+            mark(directory, config.env, config.env_kwargs)
         except OSError as error:
             raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
         return Run(directory, config)

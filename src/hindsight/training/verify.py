@@ -15,6 +15,7 @@ from hindsight.saving.files import is_plain, is_sealed, read_file, read_json
 from hindsight.saving.lock import LOCK
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, bears_sums
 from hindsight.training.run import SUMMARY, read_config
+from hindsight.training.trust import MARK
 
 
 class Finding(NamedTuple):
@@ -39,6 +40,7 @@ def verify(run: Path | str) -> list[Finding]:
         DESCRIPTION: _policy,
         TENSORS: _policy,
         LOCK: lambda path, newest: "",
+        MARK: lambda path, newest: "",
     }
     known = {finding.file for finding in findings}
     for file in sorted(p for p in path.rglob("*") if p.is_symlink() or not p.is_dir()):
