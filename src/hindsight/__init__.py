@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import hindsight.envs  # noqa: F401  (registers hindsight/* with Gymnasium)
 from hindsight.errors import HindsightError
+from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from hindsight.envs.make import Env, EnvFactory
@@ -30,16 +31,18 @@ __all__ = ["HindsightError", "evaluate", "load", "resume", "train"]
 
 def train(env: str | Env | EnvFactory, **options: Any) -> Run:
     """Train on a goal env; see `hindsight.api.train` for the options."""
-    from hindsight import api
+    with StopSignals():  # before JAX is imported, which loses a KeyboardInterrupt now and then
+        from hindsight import api
 
-    return api.train(env, **options)
+        return api.train(env, **options)
 
 
 def resume(run: str | Path, **options: Any) -> Run:
     """Go on with a stopped run as if it had not been stopped; see `hindsight.api.resume` for the options."""
-    from hindsight import api
+    with StopSignals():  # before JAX is imported, which loses a KeyboardInterrupt now and then
+        from hindsight import api
 
-    return api.resume(run, **options)
+        return api.resume(run, **options)
 
 
 def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:

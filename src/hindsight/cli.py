@@ -18,6 +18,7 @@ import tyro
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.options import needs_report, parse, take_env_kwargs
+from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from hindsight.training.run import Run
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
 
 def train(arguments: Sequence[str]) -> int:
-    from hindsight import api
-    from hindsight.commands.train import read
+    with StopSignals() as stop:  # before JAX is imported, which loses a KeyboardInterrupt now and then
+        from hindsight import api
+        from hindsight.commands.train import read
 
-    wanted = read(arguments)
-    run = api.train_config(wanted.config, wanted.spec, wanted.make_env, wanted.run_dir, quiet=wanted.quiet)
-    return _finish(run, wanted.quiet)
+        wanted = read(arguments)
+        stop.check()
+        run = api.train_config(wanted.config, wanted.spec, wanted.make_env, wanted.run_dir, quiet=wanted.quiet)
+        return _finish(run, wanted.quiet)
 
 
 def _finish(run: Run, quiet: bool) -> int:
@@ -66,11 +69,13 @@ class Resume:
 
 
 def resume(arguments: Sequence[str]) -> int:
-    from hindsight import api
-
     options = parse(Resume, arguments, "hindsight resume")
-    run = api.resume(options.run, steps=options.steps, quiet=options.quiet, trust=options.trust)
-    return _finish(run, options.quiet)
+    with StopSignals() as stop:
+        from hindsight import api
+
+        stop.check()
+        run = api.resume(options.run, steps=options.steps, quiet=options.quiet, trust=options.trust)
+        return _finish(run, options.quiet)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from hindsight.commands.plan import Planned
 from hindsight.errors import HindsightError
 from hindsight.training.run import Run
-from hindsight.training.signals import StopSignals
+from hindsight.training.signals import LIFELINE, StopSignals
 
 State = Literal["new", "stopped", "running", "finished"]
 POLL = 0.5
@@ -53,6 +53,8 @@ class Jobs:
         self.failed: dict[str, str] = {}
         self.running: dict[str, tuple[Planned, subprocess.Popen[bytes]]] = {}
         self._display = _Display(len(planned), console)
+        self._lifeline, self._alive = os.pipe()
+        """If this process ends, however it does, the second end closes, and the trainings save themselves and stop."""
 
     def run(self) -> signal.Signals | None:
         """The signal that stopped it, None if all was done. Failures are told, and do not stop the others."""
@@ -65,6 +67,8 @@ class Jobs:
                     time.sleep(POLL)
             if stop.received is not None:
                 self._stop()
+        os.close(self._alive)
+        os.close(self._lifeline)
         return stop.received
 
     def _start(self) -> None:
@@ -75,7 +79,7 @@ class Jobs:
                 self._display.done(one, "was finished")
             elif state != "running" and len(self.running) < self.limit:  # another process's is waited for
                 self.waiting.remove(one)
-                self.running[one.name] = (one, _launch(one, state))
+                self.running[one.name] = (one, _launch(one, state, self._lifeline))
                 self._display.begun(one, "continues" if state == "stopped" else "starts")
 
     def _collect(self) -> None:
@@ -98,7 +102,7 @@ class Jobs:
             process.wait()
 
 
-def _launch(one: Planned, state: State) -> subprocess.Popen[bytes]:
+def _launch(one: Planned, state: State, lifeline: int) -> subprocess.Popen[bytes]:
     if state == "stopped":
         what = ["resume", str(one.run_dir), "--quiet"]
     else:
@@ -110,6 +114,8 @@ def _launch(one: Planned, state: State) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            pass_fds=[lifeline],
+            env={**os.environ, LIFELINE: str(lifeline)},
         )
 
 

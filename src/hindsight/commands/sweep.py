@@ -73,7 +73,7 @@ def sweep(arguments: Sequence[str]) -> int:
         if received == signal.SIGINT:
             raise KeyboardInterrupt(message)
         print(f"hindsight: {message}", file=sys.stderr)
-        return 143
+        return 128 + received
     skipped, _ = write_page([one.run_dir for one in planned], directory / "report.html", video=options.video)
     print(f"page: {directory / 'report.html'}")
     for name, reason in jobs.failed.items():
