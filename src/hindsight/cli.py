@@ -18,6 +18,7 @@ import tyro
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.options import needs_report, parse, take_env_kwargs
+from hindsight.training.conditions import fix_threads
 from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -382,6 +383,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _one_line_warning
+    fix_threads()
     try:
         sys.exit(_dispatch(arguments))
     except HindsightError as error:

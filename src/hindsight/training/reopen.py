@@ -12,7 +12,8 @@ from hindsight.errors import HindsightError
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints
 from hindsight.saving.files import refuse_links
 from hindsight.saving.lock import RunLock
-from hindsight.training.run import CONFIG, Run, read_config, versions
+from hindsight.training.conditions import changed
+from hindsight.training.run import CONFIG, Run, read_config
 from hindsight.training.writer import RunWriter
 
 
@@ -65,8 +66,7 @@ def _newest(path: Path) -> Checkpoint | None:
     checkpoint, skipped = checkpoints.newest()
     for problem in skipped:
         warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=5)
-    now = versions()
-    other = [f"{name} {was} (now {now.get(name)})" for name, was in checkpoint.versions.items() if now.get(name) != was]
+    other = changed(checkpoint.versions)
     if other:
         warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=5)
     return checkpoint

@@ -11,6 +11,7 @@ from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_asi
 from hindsight.saving.lock import RunLock
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.saving.tree import State
+from hindsight.training.conditions import conditions
 from hindsight.training.guard import Diverged, check_saved
 from hindsight.training.off_policy import Progress
 from hindsight.training.run import CONFIG, METRICS, SUMMARY, Run, config_file, machine, versions
@@ -92,7 +93,7 @@ class RunWriter:
                 config_file(self.run.config),
                 self._metrics.path,
                 self._metrics.size,
-                versions(),
+                conditions(),
             )
         )
 
