@@ -25,6 +25,7 @@ from hindsight.saving.checkpoints import restore
 from hindsight.settings import with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
+from hindsight.training.forks import refuse_fork
 from hindsight.training.off_policy import train_off_policy
 from hindsight.training.off_policy_state import OffPolicyState
 from hindsight.training.policy import Policy
@@ -102,6 +103,7 @@ def train_config(
 
     SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
     """
+    refuse_fork()
     resumed = reopened.checkpoint if reopened else None
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.

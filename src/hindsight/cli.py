@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import tyro
 
-from hindsight.errors import HindsightError, nearest
+from hindsight.errors import HindsightError, nearest, printable, say
 from hindsight.options import needs_report, parse, take_env_kwargs
 from hindsight.training.conditions import fix_threads
 from hindsight.training.signals import StopSignals
@@ -93,7 +93,7 @@ def verify(arguments: Sequence[str]) -> int:
     options = parse(Verify, arguments, "hindsight verify")
     findings = verify(options.run)
     for finding in findings:
-        print(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}")
+        print(printable(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}"))
     return 1 if any(finding.state == "BROKEN" for finding in findings) else 0
 
 
@@ -387,16 +387,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.exit(_dispatch(arguments))
     except HindsightError as error:
-        print(f"hindsight: {error}", file=sys.stderr)
+        say(str(error))
         sys.exit(2)
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError, OverflowError) as error:
-        print(f"hindsight: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        say(f"{type(error).__name__}: {' '.join(str(error).split())}")
         sys.exit(2)
     except KeyboardInterrupt as interrupt:
-        print(f"\nhindsight: {interrupt.args[0] if interrupt.args else 'interrupted'}", file=sys.stderr)
+        say(interrupt.args[0] if interrupt.args else "interrupted")
         sys.exit(130)
 
 
@@ -417,7 +417,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"hindsight: warning: {message}", file=sys.stderr)
+    say(f"warning: {message}")
 
 
 if __name__ == "__main__":

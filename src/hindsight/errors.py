@@ -18,7 +18,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
+def printable(text: str) -> str:
+    """The text on one line, with control characters (which could rewrite a terminal) shown, not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def say(text: str) -> None:
     """A line on stderr. That nobody can read it (a full disk, a closed terminal) is no reason to stop."""
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # the last: a signal came while another was written
-        print(f"hindsight: {text}", file=sys.stderr, flush=True)
+        print(f"hindsight: {printable(text)}", file=sys.stderr, flush=True)

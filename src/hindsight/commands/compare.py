@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from rich.console import Console
 
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, say
 from hindsight.options import needs_report, parse
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def grouped(
     told = set() if told is None else told
     for item in skipped:
         if item not in told:
-            print(f"hindsight: skipped {item.path}: {item.reason}", file=sys.stderr)
+            say(f"skipped {item.path}: {item.reason}")
         told.add(item)
     if not runs:
         raise HindsightError(f"no run to {command}: none of the {len(paths)} given can be used")

@@ -148,7 +148,9 @@ def _machines(groups: Sequence[Group]) -> str:
     kinds: dict[tuple[str, ...], list[str]] = {}
     for g in groups:
         for run in g.runs:
-            machine, versions = run.summary.get("machine", {}), run.summary.get("versions", {})
+            machine, versions = (
+                found if isinstance(found := run.summary.get(name), dict) else {} for name in ("machine", "versions")
+            )
             text = f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores, {machine.get('system', '?')}"
             packages = [f"Python {machine.get('python', '?')}", *(f"{k} {v}" for k, v in versions.items())]
             kind = (text, ", ".join(packages)) if machine else ("not known: no summary yet", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 from rich.console import Console
@@ -20,6 +21,8 @@ class Display:
         self.quiet = quiet
         self.console = Console()
         self.success = "-"
+        # A bar replaces stdout and stderr while it is shown: two threads would restore each other's.
+        self.has_bar = self.console.is_terminal and threading.current_thread() is threading.main_thread()
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -29,7 +32,7 @@ class Display:
             TextColumn("· left"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=quiet or not self.console.is_terminal,
+            disable=quiet or not self.has_bar,
         )
         self._task = self._bar.add_task(config.env, total=config.steps, success="-")
 
@@ -55,7 +58,7 @@ class Display:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
         self._bar.update(self._task, completed=min(progress.step, progress.steps), success=self.success)
-        if progress.evaluation is not None and not self.quiet and not self.console.is_terminal:
+        if progress.evaluation is not None and not self.quiet and not self.has_bar:
             seconds = progress.metrics["time/total"]
             left = seconds * max(progress.steps - progress.step, 0) / progress.step
             self.console.print(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hindsight.config import TrainConfig, from_json
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, printable
 from hindsight.gradients import config as gradients
 from hindsight.saving.checkpoints import Checkpoints
 from hindsight.saving.files import JSON_LIMIT, read_file, read_json, write_aside
@@ -117,9 +117,18 @@ def read_config(path: Path) -> TrainConfig | gradients.OnPolicyConfig:
     content = read_file(path, JSON_LIMIT)
     try:
         data = json.loads(content)
+        _refuse_control(data)
         return gradients.from_json(data) if gradients.is_on_policy(data) else from_json(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _refuse_control(value: Any) -> None:
+    """Text in settings is shown: it may have no characters that a terminal obeys, and none that cannot be written."""
+    if isinstance(value, str) and not value.isprintable():
+        raise HindsightError(f"a setting has characters that cannot be printed: {printable(value)[:100]}")
+    for inner in [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_control(inner)
 
 
 def machine() -> dict[str, Any]:
