@@ -17,7 +17,7 @@ import numpy as np
 from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
 from hindsight.envs.make import Env, EnvFactory, unwrapped
 from hindsight.errors import HindsightError
-from hindsight.saving.tree import State, fitting
+from hindsight.saving.tree import State, fitting, storable
 from hindsight.types import Array, Bools, Floats
 
 
@@ -122,7 +122,9 @@ class LocalEnvs:
 def _export_env(env: Env) -> State | None:
     """The env's own `export_state()` if it has one; of a MuJoCo robot, the state of its simulation; else nothing."""
     if env.has_wrapper_attr("export_state"):
-        exported: State = env.get_wrapper_attr("export_state")()
+        exported: State = storable(env.get_wrapper_attr("export_state")(), "export_state()")
+        if not isinstance(exported, dict):
+            raise HindsightError(f"export_state() of the env must return a dict, got {type(exported).__name__}")
         return exported
     if not type(env.unwrapped).__module__.startswith("gymnasium_robotics."):
         return None
@@ -212,9 +214,11 @@ def make_batch(
     """
     workers = workers or os.cpu_count() or 1
     if simulator in ("auto", "threads"):
-        env = robot(make_env())
+        made = make_env()
+        env = robot(made)
         if env is not None:
             return ThreadedEnvs(env, num_envs, spec.horizon, workers)
+        made.close()
         if simulator == "threads":
             raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
     slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
