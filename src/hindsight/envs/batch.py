@@ -231,9 +231,14 @@ def make_batch(
 
 
 def in_arrays(env: Env, num_envs: int, horizon: int) -> EnvBatch | None:
-    """N of these envs as one, if the env, in no wrappers but Gymnasium's own, has a `batch` method; else None."""
-    own = getattr(unwrapped(env), "batch", None)
-    batch: EnvBatch | None = own(num_envs, horizon) if callable(own) else None
+    """N of these envs as one, by the env's `make_env_batch(num_envs, horizon)`; None if it has none.
+
+    Not if a wrapper other than Gymnasium's own, or a subclass, may have changed what the env does.
+    """
+    inner: Any = unwrapped(env)
+    if "make_env_batch" not in vars(type(inner)):
+        return None
+    batch: EnvBatch = inner.make_env_batch(num_envs, horizon)
     return batch
 
 

@@ -1,8 +1,8 @@
-"""Point push: a point in the plane pushes a disc to a goal. The smallest task with the structure of FetchPush.
+"""Point push: a point in the plane pushes a disc to a goal. The smallest task like FetchPush.
 
-The point has to reach the disc first, get behind it, and keep it from slipping off sideways. A disc that is not pushed
-stands still. It may be pushed over the edge of the table, where the point cannot follow. The rules are written once, as
-pure functions of arrays, and serve one env, N envs and JAX.
+The point has to reach the disc first, get behind it, and keep it from slipping off sideways. A disc
+that is not pushed stands still. It may be pushed over the edge of the table, where the point cannot
+follow. The rules are written once, as pure functions of arrays: for one env, for N, and in JAX.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from hindsight.types import Array, Tensor
 
 @dataclass(frozen=True)
 class PointPush:
-    """The rules. A state [..., 4] is the place of the point and that of the disc; a goal [..., 2] is one of the disc.
+    """The rules. A state [..., 4] is the point's place and the disc's; a goal [..., 2] is the disc's.
 
-    The table reaches from -1 to 1 in both directions. All is float32, in NumPy or JAX, whichever the arrays are of.
+    The table reaches from -1 to 1 in both directions. All is float32, in NumPy or in JAX, whichever
+    the arrays are of.
     """
 
-    speed: float = 0.06
+    speed: float = 0.05
     """How far an action of 1 moves the point, in each direction."""
     point_radius: float = 0.04
-    disc_radius: float = 0.08
-    threshold: float = 0.05
+    disc_radius: float = 0.12
+    threshold: float = 0.08
     """The goal is reached while the disc is nearer to it than this."""
     disc_range: float = 0.4
     """The disc starts at most this far from the middle, in each direction."""
     point_distance: tuple[float, float] = (0.3, 0.5)
     """Of the point from the disc, at the start."""
-    goal_distance: tuple[float, float] = (0.15, 0.4)
+    goal_distance: tuple[float, float] = (0.2, 0.5)
     """Of the goal from the disc, at the start."""
 
     def __post_init__(self) -> None:
@@ -49,11 +50,11 @@ class PointPush:
             if not 0 < low <= high < 1:
                 raise HindsightError(f"{field.name} must lie between 0 and 1, got {value}")
         if self.speed * math.sqrt(2) >= self.reach:
-            raise HindsightError(f"a point of speed {self.speed} would jump over the disc: make it larger or slower")
+            raise HindsightError(f"a point of speed {self.speed:g} could jump over the disc")
         if self.point_distance[0] <= self.reach:
             raise HindsightError(f"point_distance must be more than both radii, {self.reach:g}")
         if self.disc_range + self.point_distance[1] > 1:
-            raise HindsightError("disc_range and point_distance together must not exceed 1: the point starts outside")
+            raise HindsightError("disc_range and point_distance must not add up to more than 1")
 
     @property
     def reach(self) -> float:
@@ -69,7 +70,7 @@ class PointPush:
         return xp.concatenate([disc + apart, disc]), disc + ahead
 
     def step(self, state: Tensor, action: Tensor) -> Tensor:
-        """The next state: the point moves, then the disc is pushed out of it along the line of their centres."""
+        """The next state: the point moves, and pushes the disc away from its own centre."""
         xp = state.__array_namespace__()
         point = xp.clip(state[..., :2] + self.speed * xp.clip(action, -1, 1), -1, 1)
         apart = state[..., 2:] - point
@@ -104,9 +105,10 @@ def _length(vector: Tensor) -> Tensor:
 
 
 class PointPushEnv(gym.Env[Any, Any]):
-    """Goal env. An action [2] is a velocity; the reward is 0 while the disc is at the goal, else -1.
+    """Goal env. An action [2] is a velocity; the reward is 0 where the disc is at the goal, else -1.
 
-    It never terminates: the time limit is the registered `max_episode_steps`. Settings are those of `PointPush`.
+    It never terminates: the time limit is the registered `max_episode_steps`. Its arguments are
+    those of `PointPush`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
@@ -115,7 +117,7 @@ class PointPushEnv(gym.Env[Any, Any]):
         known = [field.name for field in fields(PointPush)]
         for name in rules:
             if name not in known:
-                raise HindsightError(f"point push has no setting {name!r}: choose from {', '.join(known)}")
+                raise HindsightError(f"unknown argument {name!r}: choose from {', '.join(known)}")
         self.task = PointPush(**rules)
         self.render_mode = render_mode
         place = gym.spaces.Box(-1 - self.task.reach, 1 + self.task.reach, (2,), np.float32)
@@ -149,8 +151,8 @@ class PointPushEnv(gym.Env[Any, Any]):
     def compute_truncated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         return False  # the time limit is the registered `max_episode_steps`
 
-    def batch(self, num_envs: int, max_episode_steps: int) -> PointPushEnvs:
-        """As many of these envs at once."""
+    def make_env_batch(self, num_envs: int, max_episode_steps: int) -> PointPushEnvs:
+        """As many of these envs as one."""
         return PointPushEnvs(self.task, num_envs, max_episode_steps)
 
     def export_state(self) -> State:
@@ -220,34 +222,35 @@ class PointPushEnvs:
 
 
 def expert(task: PointPush, observation: Array, goal: Array) -> Array:
-    """A scripted policy, [n, 6] and [n, 2] -> actions [n, 2]: go round the disc, then push it to the goal.
+    """A scripted policy, [n, 6] and [n, 2] -> actions [n, 2]: round the disc, then to the goal.
 
     Its success rate bounds the best possible one from below.
     """
     point, disc = observation[..., :2], observation[..., 2:4]
     left = _length(goal - disc)[..., None]
     ahead = (goal - disc) / np.maximum(left, 1e-6)
-    offset = point - disc
-    distance = np.maximum(_length(offset), 1e-6)[..., None]
-    outward = offset / distance
-    cosine = -(outward * ahead).sum(axis=-1, keepdims=True)  # 1: right behind the disc
-    # Behind it: to where the point touches the disc when that is one step nearer to the goal.
+    distance = np.maximum(_length(point - disc), 1e-6)[..., None]
+    outward = (point - disc) / distance
+    behind = -(outward * ahead).sum(axis=-1, keepdims=True)  # a cosine: 1 is right behind the disc
+    # Behind it: to where the point touches the disc once that is one step nearer to the goal.
     push = disc + ahead * (np.minimum(left, task.speed) - task.reach) - point
-    # Elsewhere: round it, on a circle a little wider than the touch, by the shorter way.
-    side = np.sign(outward[..., :1] * ahead[..., 1:] - outward[..., 1:] * ahead[..., :1])
-    along = np.concatenate([outward[..., 1:], -outward[..., :1]], axis=-1) * np.where(side == 0, 1, side)
-    wide = 1.25 * task.reach
-    far = distance > wide + task.speed
-    turned = along + outward * (wide - distance) / task.speed
-    behind = disc - ahead * wide - point
-    clear = far & (cosine > -0.2)
-    move = np.where(cosine > 0.8, push, np.where(clear, behind, np.where(far, -offset, task.speed * turned)))
-    move = np.where(left < 0.5 * task.threshold, 0, move) / task.speed
-    return move / np.maximum(np.abs(move).max(axis=-1, keepdims=True), 1)
+    # Near it: round it, by the shorter way, on a circle that does not touch it.
+    circle = 1.25 * task.reach
+    cross = outward[..., :1] * ahead[..., 1:] - outward[..., 1:] * ahead[..., :1]
+    side = np.where(cross < 0, -1, 1)
+    along = side * np.concatenate([outward[..., 1:], -outward[..., :1]], axis=-1)
+    turn = task.speed * along + (circle - distance) * outward
+    # Far from it: to the place behind it, or, where the disc is in the way, to the disc.
+    far = distance > circle + task.speed
+    place = disc - circle * ahead - point
+    move = np.select([behind > 0.8, far & (behind > -0.2), far], [push, place, disc - point], turn)
+    action = np.where(left < 0.5 * task.threshold, 0, move) / task.speed
+    scaled: Array = action / np.maximum(np.abs(action).max(axis=-1, keepdims=True), 1)
+    return scaled
 
 
 def picture(task: PointPush, state: Array, goal: Array, size: int = 480) -> Array:
-    """The table from above: the goal a ring as wide as the threshold, the disc blue, the point dark."""
+    """The table from above: a ring round the goal, as wide as the threshold; disc blue, point dark."""
     half = 1 + 2 * task.disc_radius  # the table and a margin
     across = np.linspace(-half, half, size, dtype=np.float32)
     pixels = np.stack(np.meshgrid(across, -across), axis=-1)
