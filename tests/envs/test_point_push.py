@@ -240,11 +240,18 @@ def test_the_picture_shows_point_disc_and_goal() -> None:
     assert colour(0.5 + TASK.threshold, 0.5) == colour(0.5, 0.5)
 
 
+def test_ranges_may_come_from_json() -> None:
+    assert PointPushEnv(point_distance=[0.3, 0.5]).task == TASK
+
+
 @pytest.mark.parametrize(
     "kwargs",
     [
         {"speed": 0.2},
         {"threshold": 0},
+        {"threshold": "wide"},
+        {"point_distance": 0.4},
+        {"goal_distance": (0.5, 0.2)},
         {"point_distance": (0.1, 0.5)},
         {"disc_range": 0.6},
         {"mass": 1},

@@ -46,9 +46,14 @@ class PointPush:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            low, high = value if isinstance(value, tuple | list) else (value, value)
-            if not 0 < low <= high < 1:
-                raise HindsightError(f"{field.name} must lie between 0 and 1, got {value}")
+            pair = isinstance(field.default, tuple)
+            numbers = list(value) if pair and isinstance(value, tuple | list) else [value]
+            valid = all(isinstance(x, int | float) and 0 < x < 1 for x in numbers)
+            if not valid or len(numbers) != 1 + pair or numbers != sorted(numbers):
+                what = "low and high, both" if pair else "a number"
+                raise HindsightError(f"{field.name} must be {what} between 0 and 1, got {value!r}")
+            if pair:  # JSON has no tuples
+                object.__setattr__(self, field.name, tuple(numbers))
         if self.speed * math.sqrt(2) >= self.reach:
             raise HindsightError(f"a point of speed {self.speed:g} could jump over the disc")
         if self.point_distance[0] <= self.reach:
