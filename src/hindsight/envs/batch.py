@@ -209,7 +209,8 @@ def make_batch(
 ) -> EnvBatch:
     """`num_envs` envs together, on `workers` threads or processes (one per core if None).
 
-    auto: threads for Fetch and Hand; for others processes, where a step costs more than talking to one; else inline.
+    auto: threads for Fetch and Hand; all in one array for envs that offer it (point push); for others processes, where
+    a step costs more than talking to one; else inline.
     `timeout` and `max_failures` are for processes: see `WorkerEnvs`.
     """
     workers = workers or os.cpu_count() or 1
@@ -221,12 +222,28 @@ def make_batch(
         made.close()
         if simulator == "threads":
             raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
+    if simulator in ("auto", "inline"):
+        arrays = in_arrays(make_env(), num_envs, spec.horizon)
+        if arrays is not None:
+            return arrays
     slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
     if simulator == "processes" or (simulator == "auto" and slow):
         from hindsight.envs.processes import WorkerEnvs
 
         return WorkerEnvs(make_env, num_envs, spec.horizon, workers, timeout, max_failures)
     return LocalEnvs(make_env, num_envs, spec.horizon)
+
+
+def in_arrays(env: Env, num_envs: int, horizon: int) -> EnvBatch | None:
+    """N of these envs as one, by the env's `make_env_batch(num_envs, horizon)`; None if it has none.
+
+    Not if a wrapper other than Gymnasium's own, or a subclass, may have changed what the env does.
+    """
+    inner: Any = unwrapped(env)
+    if "make_env_batch" not in vars(type(inner)):
+        return None
+    batch: EnvBatch = inner.make_env_batch(num_envs, horizon)
+    return batch
 
 
 def robot(env: Env) -> Env | None:
