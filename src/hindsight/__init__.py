@@ -12,7 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import hindsight.envs  # noqa: F401  (registers hindsight/* with Gymnasium)
+import hindsight.envs
+import hindsight.training.forks  # noqa: F401  (notices forks from now on)
 from hindsight.errors import HindsightError
 
 if TYPE_CHECKING:

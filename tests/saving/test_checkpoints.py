@@ -333,7 +333,7 @@ def test_links_are_not_followed(run: Path, tmp_path: Path) -> None:
     found, skipped = Checkpoints(run / "checkpoints").newest()
     assert found.path.name == "00000002"
     assert len(skipped) == 1
-    with pytest.warns(UserWarning, match="state.json is missing"):
+    with pytest.warns(UserWarning, match="state.json is missing"), pytest.raises(HindsightError, match="is a link"):
         hindsight.resume(run, quiet=True)
     assert len(list(outside.iterdir())) == len(FILES)
 
