@@ -63,8 +63,8 @@ def test_64_bits_are_told(tmp_path: Path) -> None:
     """Training works with them, and going on with or without them is refused or told, in one line."""
     import jax
 
-    settings: dict[str, Any] = {"quiet": True, "steps": 60, "eval_episodes": 2, "agent.hidden": (8,)}
-    settings |= {"num_envs": 2, "episodes_per_cycle": 2, "updates_per_cycle": 2, "batch_size": 16}
+    settings: dict[str, Any] = {"quiet": True, "steps": 60, "eval_episodes": 2, "agent.net_arch": (8,)}
+    settings |= {"num_envs": 2, "episodes_per_cycle": 2, "gradient_steps": 2, "batch_size": 16}
     run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **settings)
     assert conditions()["JAX bits"] == "32"
     before = jax.config.jax_enable_x64

@@ -28,11 +28,11 @@ QUICK: dict[str, Any] = {
     "quiet": True,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 1,
+    "gradient_steps": 1,
     "batch_size": 8,
     "eval_episodes": 2,
     "eval_every": 1,
-    "agent.hidden": (8,),
+    "agent.net_arch": (8,),
 }
 
 

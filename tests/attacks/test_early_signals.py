@@ -15,7 +15,7 @@ import pytest
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 
-BITS = ["train", "hindsight/BitFlip-v0", "--steps", "100000000", "--agent.hidden", "8", "--eval-episodes", "2"]
+BITS = ["train", "hindsight/BitFlip-v0", "--steps", "100000000", "--agent.net_arch", "8", "--eval-episodes", "2"]
 # A background shell ignores SIGINT, and so do its children.
 PROGRAM = """
 import signal

@@ -25,7 +25,7 @@ from hindsight.envs.bit_flip import BitFlipEnv
 register("Foreign-v0", BitFlipEnv)
 """
 SETTINGS = ["--steps", "60", "--episodes-per-cycle", "2", "--eval-episodes", "2", "--eval-every", "1", "--quiet"]
-SETTINGS += ["--batch-size", "16", "--agent.hidden", "8", "--checkpoint.minutes", "0"]
+SETTINGS += ["--batch-size", "16", "--agent.net_arch", "8", "--checkpoint.minutes", "0"]
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ QUICK: dict[str, Any] = {
     "steps": 60,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 2,
+    "gradient_steps": 2,
     "batch_size": 16,
     "eval_episodes": 2,
     "eval_every": 1,
-    "agent.hidden": (8,),
+    "agent.net_arch": (8,),
     "checkpoint.minutes": 0.0,
 }
 BITS = "hindsight/BitFlip-v0"
@@ -172,7 +172,7 @@ def test_killed_between_the_last_checkpoint_and_the_summary(whole: Run, tmp_path
 
 def test_a_sweep_finishes_what_was_killed(tmp_path: Path) -> None:
     command = ["sweep", BITS, "--seeds", "0", "1", "--dir", str(tmp_path), "--no-video", "--jobs", "2", "--steps", "60"]
-    command += ["--eval-episodes", "2", "--batch-size", "16", "--agent.hidden", "8", "--episodes-per-cycle", "2"]
+    command += ["--eval-episodes", "2", "--batch-size", "16", "--agent.net_arch", "8", "--episodes-per-cycle", "2"]
     assert subprocess.run([sys.executable, "-m", "hindsight.cli", *command], check=False).returncode == 0
     runs = sorted((tmp_path / "runs").iterdir())
     (runs[0] / "summary.json").unlink()

@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {
     "episodes_per_cycle": 2,
     "eval_every": 1,
     "eval_episodes": 2,
-    "agent.hidden": (8,),
+    "agent.net_arch": (8,),
     "checkpoint.minutes": 0.0,
 }
 
@@ -43,7 +43,7 @@ def all_finite(run: Path) -> bool:
 def test_a_huge_learning_rate(method: str, env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In JAX, with the collector, and asynchronous. TRPO's policy has no learning rate: its critic has."""
     rate = "--agent.learning-rate" if method == "hpg" else "--agent.critic-learning-rate"
-    settings = ["--steps", "2000", "--agent.hidden", "8", "--eval-episodes", "2", "--eval-every", "2"]
+    settings = ["--steps", "2000", "--agent.net_arch", "8", "--eval-episodes", "2", "--eval-every", "2"]
     run = tmp_path / "run"
     with pytest.raises(SystemExit) as stop:
         main(["train", env, "--method", method, rate, "1e39", *settings, "--run-dir", str(run), "--quiet"])

@@ -21,7 +21,7 @@ ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     settings: dict[str, Any] = {"steps": 60, "episodes_per_cycle": 2, "batch_size": 16, "eval_episodes": 2}
-    settings |= {"eval_every": 1, "agent.hidden": (8,), "quiet": True}
+    settings |= {"eval_every": 1, "agent.net_arch": (8,), "quiet": True}
     hindsight.train("hindsight/BitFlip-v0", run_dir=path, **settings)
     return path
 
@@ -98,7 +98,7 @@ def test_names_of_directories_are_shown_too(
 ) -> None:
     path = tmp_path / ESCAPE
     runs[1].rename(path)
-    change(path, updates_per_cycle=3)
+    change(path, gradient_steps=3)
     for command in (["compare", runs[0], path], ["compare", runs[0], tmp_path / f"none{ESCAPE}"], ["verify", path]):
         _, text = call(capsys, *command)
         assert "\x1b" not in text

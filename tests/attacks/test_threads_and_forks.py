@@ -19,11 +19,11 @@ QUICK: dict[str, Any] = {
     "steps": 150,
     "num_envs": 2,
     "episodes_per_cycle": 2,
-    "updates_per_cycle": 2,
+    "gradient_steps": 2,
     "batch_size": 16,
     "eval_episodes": 2,
     "eval_every": 1,
-    "agent.hidden": (8,),
+    "agent.net_arch": (8,),
     "checkpoint.minutes": 0.0,
 }
 

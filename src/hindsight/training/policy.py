@@ -81,13 +81,11 @@ class Policy:
                 f"this policy of {self.env} takes observations of shape {self.observation.shape} and goals of shape "
                 f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
             )
-        actions = act(self.observation(values), self.goal(goals))
+        space = self.actor.shape.actions
+        actions = space.inside(act(self.observation(values), self.goal(goals)))
         if not single:
             return actions
-        discrete = self.actor.shape.actions.discrete
-        if discrete:
-            return int(actions[0])
-        return self.actor.shape.actions.inside(actions[0])
+        return int(actions[0]) if space.discrete else actions[0]
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed. The tensors' file bears SHA-256 of both."""
