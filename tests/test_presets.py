@@ -58,9 +58,7 @@ def trainings() -> Iterator[tuple[str, int, bool, str, str]]:
 SPECS = {discrete: inspect(LineEnv(discrete)) for discrete in (False, True)}
 
 
-def made(
-    env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False
-) -> Any:
+def made(env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False) -> Any:
     spec = replace(SPECS[discrete], id=env, horizon=horizon)
     return default_config(method, spec, preset)
 

@@ -59,8 +59,7 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    `method` is ddpg or dqn by default; others are replayed-ac, hpg, a2c, a3c, ppo and trpo. Settings not given are
-    those of `config`, or of the env's `preset` (default, her, hper, hper-single, paper, paper-normalized): those named
+    `method` is ddpg or dqn by default; docs/algorithms.md lists the others. Settings not given are those of `config`, or of the env's `preset` (default, her, hper, hper-single, paper, paper-normalized): those named
     here, any other of `OffPolicyConfig` or `OnPolicyConfig`, and those of a group, as `agent={"gamma": 0.95}` or by
     dotted name, `**{"replay.replay_k": 8}`.
     """
@@ -163,11 +162,6 @@ def resume(
         make_env = factory(config.env if env is None else env, config.env_kwargs)
         spec = describe(config.env, make_env, config.max_episode_steps)
         return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
-
-
-def load(run: str | Path) -> Policy:
-    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
-    return Policy.load(Path(run))
 
 
 def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:

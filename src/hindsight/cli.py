@@ -51,6 +51,7 @@ ELSEWHERE = {
     "help": "--help",
     "version": "--version",
     "bench": "python -m benchmarks",
+    "bound": "reproduce bound",
     "tune": "sweep",
 }
 """What a command may be called elsewhere, and what it is called here."""

@@ -189,9 +189,7 @@ print(json.dumps(actions.tolist()))
 
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("method", ["hpg", "default"])
-def test_a_policy_is_loaded_and_acts_without_jax(
-    method: str, discrete: bool, tmp_path: Path
-) -> None:
+def test_a_policy_is_loaded_and_acts_without_jax(method: str, discrete: bool, tmp_path: Path) -> None:
     """Nor with anything else that learning needs."""
     name = method if method != "default" else "dqn" if discrete else "ddpg"
     policy = new_policy(LineEnv(discrete), config_class(name)(net_arch=(8, 8)))

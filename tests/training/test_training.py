@@ -172,17 +172,13 @@ def test_the_env_object_stays_open(tmp_path: Path) -> None:
     assert not env.closed
 
 
-def test_evaluation_is_as_patient_with_envs_as_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluation_is_as_patient_with_envs_as_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It used to wait and try as by default, whatever the config said."""
     from hindsight import api
 
     given: dict[str, Any] = {"num_envs": 2, "workers": 3, "env_timeout": 7.5, "env_failures": 4}
     given |= {"simulator": "inline"}
-    run = hindsight.train(
-        "hindsight/BitFlip-v0", steps=30, run_dir=tmp_path / "run", **QUICK, **given
-    )
+    run = hindsight.train("hindsight/BitFlip-v0", steps=30, run_dir=tmp_path / "run", **QUICK, **given)
     seen: list[dict[str, Any]] = []
 
     def make_batch(*arguments: Any, inner: Any = api.make_batch, **named: Any) -> Any:

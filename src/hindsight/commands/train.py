@@ -138,6 +138,10 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
     if options.help_all:
         parse(type(config), ["--help"], f"{prog} {env}", config)
     given = {COMMON[name]: value for name in COMMON if (value := getattr(options, name)) is not None}
+    for name in given:
+        if name not in flatten(config):
+            option = next(common for common, setting in COMMON.items() if setting == name).replace("_", "-")
+            raise HindsightError(f"--{option} is not for {config.agent.method}, which does not replay")
     config = with_settings(config, given | (settings or {}))
     config, unknown = parse(type(config), more, prog, config)
     refuse_unknown(unknown, flatten(config) | COMMON, prog)
@@ -164,7 +168,9 @@ def _time_limit(more: Sequence[str]) -> int | None:
 
 
 def what_presets_reach(arguments: Sequence[str]) -> str:
-    """For the help of an env: what its preset reaches, measured."""
+    """For the help of an env: what its default preset reaches, measured."""
+    if any(token.startswith(("--method", "--preset", "--config")) for token in arguments):
+        return ""
     for env in arguments:
         for discrete in (False, True):
             found = reaches(env, default_method(discrete)) if "-v" in env and not env.startswith("-") else ""

@@ -123,7 +123,7 @@ class Runner(Generic[J]):
                 os.close(self._alive)
                 os.close(self._lifeline)
         if stop is not None and stop.received is not None:
-            message = "stopped; to go on, give the same command again"
+            message = "stopped; to continue, give the same command again"
             if stop.received == signal.SIGINT:
                 raise KeyboardInterrupt(message)
             say(message)
@@ -164,7 +164,7 @@ class Runner(Generic[J]):
                 code, reason = 2, str(error)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
-                    f"stopped in {job.name}; to go on: the same command again"
+                    f"stopped in {job.name}; to continue: the same command again"
                 ) from None
             self._ended(job, code, reason)
             return
@@ -187,7 +187,7 @@ class Runner(Generic[J]):
         elif code == OUT_OF_TIME:
             self.states[job.name] = "interrupted"
             self._display.end(
-                job, f"{job.name}: the minutes are used up; the same command goes on with it"
+                job, f"{job.name}: the minutes are used up; the same command continues it"
             )
         else:
             self.states[job.name] = "failed"

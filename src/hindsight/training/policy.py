@@ -117,6 +117,8 @@ class Policy:
                 raise HindsightError(
                     f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
                 )
+            if data["format"] < FORMAT:
+                raise HindsightError(f"{directory / DESCRIPTION} is of an older Hindsight: train it again")
             content = read_file(directory / TENSORS)
             tensors = load_tensors(content)
             if bears_sums(content) and tensors_file(tensors, description) != content:
@@ -198,3 +200,8 @@ def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:
     for name, value in sorted(parameters.items()):
         found |= _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
     return found
+
+
+def load(run: str | Path) -> Policy:
+    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
+    return Policy.load(Path(run))

@@ -19,7 +19,7 @@ from hindsight.training.writer import RunWriter
 
 @dataclass(frozen=True)
 class Reopened:
-    """A run that is ours to go on with."""
+    """A run that is ours to resume."""
 
     run: Run
     """With the settings of the checkpoint, and more steps if more were asked for."""

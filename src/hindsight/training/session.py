@@ -34,7 +34,7 @@ def follow(
     """
     with ExitStack() as stack:
         stop = stack.enter_context(StopSignals())
-        stop.check(f"stopped before the first cycle; to go on: hindsight resume {run.path}")
+        stop.check(f"stopped before the first cycle; to resume: hindsight resume {run.path}")
         lock = reopened.lock if reopened else stack.enter_context(RunLock(run.path))
         writer = stack.enter_context(RunWriter(run, lock, reopened.checkpoint if reopened else None))
         display = stack.enter_context(Display(run.config, quiet))
@@ -44,6 +44,6 @@ def follow(
             if logger is not None:
                 logger(dict(progress.metrics), progress.step)
             answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
-            stop.check(f"stopped at step {progress.step}; to go on: hindsight resume {run.path}")
+            stop.check(f"stopped at step {progress.step}; to resume: hindsight resume {run.path}")
             if any(answers):
                 break
