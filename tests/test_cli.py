@@ -63,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["watch", TESTS], "no config.json"),
         (["plot"], "which runs"),
         (["resume", "/no/such/run"], "does not exist"),
-        (["resume", TESTS], "no intact checkpoint"),
+        (["resume", TESTS], "there is no run in"),
         (["verify", "/no/such/run"], "does not exist"),
         (["list"], "Did you mean 'envs'"),
         (["bench"], "python -m benchmarks"),

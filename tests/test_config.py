@@ -53,7 +53,10 @@ def test_settings_by_dotted_name_and_nested() -> None:
         ({"replay.moved_share": 1.2}, "replay.moved_share must be between 0 and 1"),
         ({"replay.replay_k": -1}, "replay.replay_k must be at least 0"),
         ({"replay.replay_k": "linear(4, -1)"}, "replay.replay_k must be at least 0"),
-        ({"replay.goal_rule": "futur"}, "replay.goal_rule must be one of future, final, episode"),
+        (
+            {"replay.goal_rule": "futur"},
+            "unknown replay.goal_rule 'futur': choose from future, final, episode, random",
+        ),
         ({"agent.exploration_noise": "linear(1)"}, "takes 2 to 3 numbers"),
         ({"agent.net_arch": []}, "agent.net_arch"),
         ({"agent.net_arch": [0]}, "agent.net_arch"),

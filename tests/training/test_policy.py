@@ -78,6 +78,11 @@ def newer(directory: Path) -> None:
     (directory / "policy.json").write_text(json.dumps(data | {"format": 99}))
 
 
+def older(directory: Path) -> None:
+    data = json.loads((directory / "policy.json").read_text())
+    (directory / "policy.json").write_text(json.dumps(data | {"format": 1}))
+
+
 def truncate(directory: Path) -> None:
     content = (directory / "policy.safetensors").read_bytes()
     (directory / "policy.safetensors").write_bytes(content[:-10])
@@ -96,7 +101,7 @@ def missing(directory: Path) -> None:
     (directory / "policy.safetensors").unlink()
 
 
-@pytest.mark.parametrize("damage", [break_json, empty_json, newer, truncate, pickled, other_network, missing])
+@pytest.mark.parametrize("damage", [break_json, empty_json, newer, older, truncate, pickled, other_network, missing])
 def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage: Any) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
@@ -182,6 +187,9 @@ policy = Policy.load(Path(sys.argv[1]))
 places = np.linspace(-3, 3, 10)[:, None]
 actions = policy({"observation": places, "desired_goal": -places})
 policy.predict({"observation": places, "desired_goal": -places}, deterministic=False)
+import hindsight
+
+assert repr(hindsight.load(sys.argv[1])) == repr(policy)
 assert not {"jax", "flax", "optax", "numba"} & set(sys.modules)
 print(json.dumps(actions.tolist()))
 """
