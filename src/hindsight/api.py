@@ -24,7 +24,6 @@ from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.forks import refuse_fork
 from hindsight.training.loops import make_loop
-from hindsight.training.policy import Policy
 from hindsight.training.reopen import Reopened, reopen
 from hindsight.training.run import Run
 from hindsight.training.session import Callback, Logger, follow
@@ -58,10 +57,12 @@ def train(
 ) -> Run:
     """Train on a goal env and return the run.
 
-    `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    `method` is ddpg or dqn by default; docs/algorithms.md lists the others. Settings not given are those of `config`, or of the env's `preset` (default, her, hper, hper-single, paper, paper-normalized): those named
-    here, any other of `OffPolicyConfig` or `OnPolicyConfig`, and those of a group, as `agent={"gamma": 0.95}` or by
-    dotted name, `**{"replay.replay_k": 8}`.
+    `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is
+    played at a time). `method` is ddpg or dqn by default; docs/algorithms.md lists the others.
+    Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
+    hper-single, paper, paper-normalized). Besides those named here, any setting of
+    `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a group as
+    `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`.
     """
     named = {
         "seed": seed,

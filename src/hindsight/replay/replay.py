@@ -38,7 +38,8 @@ class ReplayConfig:
     goals_chosen: Literal["sampled", "stored"] = "sampled"
     """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is stored (HPER)."""
     replay_k: RateSchedule = Schedule.parse(4.0)
-    """Alternate goals per actual goal: k/(1+k) of every batch is relabelled. 0 turns hindsight off."""
+    """Alternate goals per actual goal; 0 turns hindsight off. Chosen when sampled: k/(1+k) of every batch. Chosen when
+    stored: about k per transition, by `goal_numbers`; two queues are also drawn 1 : k."""
     goal_numbers: GoalNumbers = "early_doubled"
     """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T - t)/(T + 1)."""
     drop_achieved: ShareSchedule = Schedule.parse(0.0)

@@ -52,7 +52,7 @@ def check_parameters(state: Any, step: int, batch: Batch) -> None:
             raise _diverged(name, step, batch._asdict())
 
 
-OBSERVED = ("replay", "ahead", "envs")
+OBSERVED = ("replay", "rollouts", "envs")
 """Parts of a state that need not be finite: episodes were looked at when they came; what an env keeps is its own."""
 
 
