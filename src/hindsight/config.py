@@ -19,6 +19,7 @@ from hindsight.settings import (
     Count,
     NotNegative,
     OptionalCount,
+    OptionalShare,
     Positive,
     Seed,
     Share,
@@ -26,6 +27,9 @@ from hindsight.settings import (
     refuse_changes,
     with_settings,
 )
+
+LEAST_EPISODES = 100
+"""Of an evaluation that may end a training."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class TrainConfig:
     """Cycles between two evaluations."""
     eval_episodes: Count = 50
     """Greedy episodes per evaluation."""
+    stop_at_success: OptionalShare = None
+    """End the training when an evaluation, of at least 100 episodes, has this success rate."""
     max_episode_steps: OptionalCount = None
     """Time limit, for envs that have none of their own."""
     simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
@@ -77,6 +83,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_ranges(self)
         self.agent.check()
+        if self.stop_at_success is not None and self.eval_episodes < LEAST_EPISODES:
+            few = f"evaluations of {self.eval_episodes} episodes say too little"
+            raise HindsightError(f"stop_at_success: {few}, set eval_episodes to {LEAST_EPISODES} or more")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ class TrainOptions:
     """Widths of the hidden layers."""
     eval_episodes: Annotated[int | None, _option("INT")] = None
     """Greedy episodes per evaluation."""
+    stop_at_success: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: never)")] = None
+    """End when an evaluation, of at least 100 episodes, has this success rate."""
     config: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
     help_all: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False
@@ -71,6 +73,7 @@ COMMON = {
     "gamma": "agent.gamma",
     "net_arch": "agent.net_arch",
     "eval_episodes": "eval_episodes",
+    "stop_at_success": "stop_at_success",
 }
 """Common options, and the settings that they are."""
 
@@ -109,7 +112,7 @@ class Wanted:
 def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[str, Any] | None = None) -> Wanted:
     """The training that the options, further arguments and settings ask for; with --help-all it ends the program."""
     from hindsight import api
-    from hindsight.config import config_of
+    from hindsight.config import LEAST_EPISODES, config_of
     from hindsight.envs.make import factory
     from hindsight.settings import flatten, with_settings
     from hindsight.training.run import read_config
@@ -142,6 +145,8 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
         if name not in flatten(config):
             option = next(common for common, setting in COMMON.items() if setting == name).replace("_", "-")
             raise HindsightError(f"--{option} is not for {config.agent.method}, which does not replay")
+    if "stop_at_success" in given and "eval_episodes" not in given:
+        given["eval_episodes"] = max(config.eval_episodes, LEAST_EPISODES)
     config = with_settings(config, given | (settings or {}))
     config, unknown = parse(type(config), more, prog, config)
     refuse_unknown(unknown, flatten(config) | COMMON, prog)

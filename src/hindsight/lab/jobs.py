@@ -217,7 +217,10 @@ def training_state(run: Run, end: int) -> State:
     if run.is_locked:
         return "running"
     with contextlib.suppress(HindsightError):
-        if run.summary.get("status") != "failed" and run.summary.get("steps", 0) >= end:
+        status, steps = run.summary.get("status"), run.summary.get("steps", 0)
+        if status != "failed" and steps >= end:
+            return "done"
+        if status == "finished" and run.config.stop_at_success is not None:
             return "done"
     return "interrupted" if (run.path / "config.json").is_file() else "pending"
 

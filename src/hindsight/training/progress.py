@@ -55,6 +55,8 @@ class Reporter:
             rates = {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
             metrics = metrics | rates | more
             clock.lap("evaluate")
+            wanted = self.config.stop_at_success
+            done = done or (wanted is not None and evaluation.success_rate >= wanted)
         metrics = metrics | clock.metrics()
         return Progress(now.cycle, now.step, self.config.steps, metrics, policy, evaluation, done, now)
 

@@ -45,5 +45,5 @@ def follow(
                 logger(dict(progress.metrics), progress.step)
             answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
             stop.check(f"stopped at step {progress.step}; to resume: hindsight resume {run.path}")
-            if any(answers):
+            if progress.done or any(answers):
                 break
