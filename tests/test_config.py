@@ -135,7 +135,7 @@ def test_every_range_of_every_agent_is_kept(method: str) -> None:
         names.append(name)
         for value in outside(allowed, default):
             with pytest.raises(HindsightError, match=rf"setting {full} must be .*got "):
-                dataclasses.replace(config, agent=dataclasses.replace(config.agent, **{name: value}))
+                changed(config, "agent.", name, value)
     assert {"net_arch", "gamma", "clip_observation", "clip_normalized", "normalizer_epsilon"} <= set(names)
     numbers = {
         name
@@ -143,6 +143,14 @@ def test_every_range_of_every_agent_is_kept(method: str) -> None:
         if isinstance(value, int | float | Schedule | tuple) and not isinstance(value, bool)
     }
     assert numbers <= set(names)  # no number without a range
+
+
+def changed(base: Any, prefix: str, name: str, value: Any) -> Any:
+    """A config with one setting changed, past the checks of its type."""
+    if not prefix:
+        return dataclasses.replace(base, **{name: value})
+    group = prefix[:-1]
+    return dataclasses.replace(base, **{group: dataclasses.replace(getattr(base, group), **{name: value})})
 
 
 @pytest.mark.parametrize(("kind", "prefix"), GROUPS)
@@ -154,8 +162,7 @@ def test_every_range_of_every_other_group_is_kept(kind: Any, prefix: str) -> Non
     for full, name, allowed, default in found:
         for value in outside(allowed, default):
             with pytest.raises(HindsightError, match=rf"setting {full} must be .*got "):
-                changed = dataclasses.replace(group, **{name: value})
-                dataclasses.replace(base, **{prefix[:-1]: changed}) if prefix else changed
+                changed(base, prefix, name, value)
     numbers = {
         name
         for name, value in vars(group).items()

@@ -16,7 +16,7 @@ from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, RULES, relabelled_count
-from hindsight.replay.batch import Batch
+from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.pairs import Addresses
 from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.schedules import Schedule
@@ -244,3 +244,23 @@ def test_a_goal_rule_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatc
         assert alternate.mean() > 0.5
         assert (at.goal_time[alternate] == at.step[alternate] + 1).all()
         assert (batch.reward[alternate] == 0.0).all()  # every step reaches what it reaches
+
+
+def test_new_pairs_are_drawn_whatever_td_errors_they_come_with() -> None:
+    """In uniform replay of stored goals, TD errors change nothing: least of all that a pair is there."""
+    rng = np.random.default_rng(0)
+    replay = make_replay(LINE, ReplayConfig(goals_chosen="stored"))
+    pairs = replay.store(random_episodes(rng, 2, LINE.horizon, LINE), rng=rng)
+    replay.push(pairs, TDErrors(np.zeros(len(pairs)), np.zeros(len(pairs))))
+    drawn = replay.sample(4, 64, 0.0, rng).pairs
+    assert drawn is not None
+    assert set(drawn.ravel()) <= set(pairs)
+
+
+def test_goals_of_other_episodes_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = RULES["random"]
+    rng = np.random.default_rng(0)
+    monkeypatch.setitem(RULES, "borrowed", rule)
+    replay = make_replay(LINE, ReplayConfig(goals_chosen="stored", goal_rule="borrowed"))
+    with pytest.raises(HindsightError, match="goals of other episodes"):
+        replay.store(random_episodes(rng, 8, LINE.horizon, LINE), rng=rng)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hindsight.envs.contract import GoalEnvSpec
+from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, GoalRule, another_episode, relabelled_count
 from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.storage import Storage, at
@@ -65,7 +66,9 @@ class Relabel:
         """
         ids = pairs.alternate_of(slots, self.storage.length[slots], replay_k)
         address, lengths = pairs.address(ids), self.storage.length[: self.storage.size]
-        _, goal_time = self.rule(address.slot, address.step, lengths, rng)
+        goal_slot, goal_time = self.rule(address.slot, address.step, lengths, rng)
+        if not np.array_equal(goal_slot, address.slot):
+            raise HindsightError("this goal rule takes goals of other episodes: they cannot be chosen when stored")
         drop = self.drop_achieved(progress)
         if drop > 0:
             redo = np.flatnonzero(rng.random(len(ids)) < drop)

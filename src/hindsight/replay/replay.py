@@ -154,8 +154,12 @@ class HindsightReplay:
 
         Of a pair that is there twice, the last counts; one that was overwritten since `sampled_at` is left alone.
         """
-        if self.priorities is None or pairs is None or (td is not None and not self.prioritised):
+        if self.priorities is None or pairs is None:
             return
+        if not self.prioritised:
+            if sampled_at is not None:
+                return  # all pairs are alike
+            td = None
         at = self.priorities.now if sampled_at is None else sampled_at
         self.priorities.push(pairs.ravel(), td, self.read, at)
 
