@@ -4,7 +4,7 @@ from typing import Any
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
-SEEDS = (1, 0, 2)
+SEEDS = (1, 0, 2, 3, 4)
 # Six updates after two episodes instead of a hundred after 32, and everything that counts cycles counts as many more.
 TWO_EPISODES = {
     "num_envs": 2,

@@ -11,7 +11,7 @@ EXPERIMENT = Experiment(
     entries=(
         Training("selected", PUSH, label="HER, replay selected (default)"),
         Training("her", PUSH, preset="her", label="plain uniform HER"),
-        Training("hper", PUSH, preset="hper", label="HPER, two queues"),
+        Training("hper", PUSH, preset="hper", label="HPER, two queues", seeds=(0, 1, 2, 3, 4)),
         Training("hper-single", PUSH, preset="hper-single", label="HPER, one queue"),
     ),
     columns=(

@@ -29,5 +29,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     columns=("label", "by_seed", "estimate", "best", "first", "steps", "minutes", "command"),
-    note="All but replayed-ac are on-policy. The number to reach on FetchPush is the 0.97 at 2M steps that HTRPO published.",
+    note="All but replayed-ac are on-policy. The number to reach on FetchPush is 0.97 at 2M steps (HTRPO, published).",
 )

@@ -32,7 +32,8 @@ def row(
     line = f"{env} | {k} | {batch} | {updates} | {queues}"
     slug = f"{task}-{queues.partition('_')[0]}-{k}-{batch}"
     same = {"priority.queues": queues, "replay.replay_k": float(k), "gradient_steps": updates}
-    literal = same | {"batch_size": batch, "agent.target_update_interval": updates} | ({"steps": 24_000} if reach else {})
+    literal = same | {"batch_size": batch, "agent.target_update_interval": updates}
+    literal |= {"steps": 24_000} if reach else {}
     common: dict[str, Any] = {"line": line, "paper": paper, "epoch_steps": 12_000 if reach else 60_000}
     printed = Training(f"{slug}-paper", f"{env}-v4", "paper", settings=literal, column=PAPER, **common)
     if reach:

@@ -33,9 +33,7 @@ def test_survives_json(config: OffPolicyConfig) -> None:
 
 
 def test_settings_by_dotted_name_and_nested() -> None:
-    changed = with_settings(
-        CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}}
-    )
+    changed = with_settings(CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}})
     assert changed.seed == 3
     assert changed.agent.gamma == 0.9
     assert changed.replay.replay_k == Schedule("linear", (8.0, 1.0))
@@ -55,7 +53,10 @@ def test_settings_by_dotted_name_and_nested() -> None:
         ({"replay.moved_share": 1.2}, "replay.moved_share must be between 0 and 1"),
         ({"replay.replay_k": -1}, "replay.replay_k must be at least 0"),
         ({"replay.replay_k": "linear(4, -1)"}, "replay.replay_k must be at least 0"),
-        ({"replay.goal_rule": "futur"}, "replay.goal_rule must be one of future, final, episode"),
+        (
+            {"replay.goal_rule": "futur"},
+            "unknown replay.goal_rule 'futur': choose from future, final, episode, random",
+        ),
         ({"agent.exploration_noise": "linear(1)"}, "takes 2 to 3 numbers"),
         ({"agent.net_arch": []}, "agent.net_arch"),
         ({"agent.net_arch": [0]}, "agent.net_arch"),
@@ -88,9 +89,7 @@ def test_flatten_names_every_setting() -> None:
 
 def ranged(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, str, Range, Any]]:
     """Full name, name, range and default of every ranged setting of a group."""
-    defaults = {
-        f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING
-    }
+    defaults = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for allowed in (part for part in get_args(hint)[1:] if isinstance(part, Range)):
             yield prefix + name, name, allowed, defaults[name]

@@ -12,16 +12,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import hindsight.envs  # noqa: F401  (registers hindsight/* with Gymnasium)
+import hindsight.envs
+import hindsight.training.forks  # noqa: F401  (notices forks from now on)
 from hindsight.errors import HindsightError
 
 if TYPE_CHECKING:
-    from hindsight.api import evaluate, load, resume, train
+    from hindsight.api import evaluate, resume, train
     from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
     from hindsight.envs import make_vec
     from hindsight.replay import HindsightReplay, PriorityConfig, ReplayConfig, make_replay
     from hindsight.training.evaluate import Evaluation
-    from hindsight.training.policy import Policy
+    from hindsight.training.policy import Policy, load
     from hindsight.training.progress import Progress
     from hindsight.training.run import Run
 
@@ -48,12 +49,12 @@ __all__ = [
 
 # Where each name is. JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
 _HOMES = {
-    "hindsight.api": ("evaluate", "load", "resume", "train"),
+    "hindsight.api": ("evaluate", "resume", "train"),
     "hindsight.config": ("OffPolicyConfig", "OnPolicyConfig", "TrainConfig"),
     "hindsight.envs": ("make_vec",),
     "hindsight.replay": ("HindsightReplay", "PriorityConfig", "ReplayConfig", "make_replay"),
     "hindsight.training.evaluate": ("Evaluation",),
-    "hindsight.training.policy": ("Policy",),
+    "hindsight.training.policy": ("Policy", "load"),
     "hindsight.training.progress": ("Progress",),
     "hindsight.training.run": ("Run",),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -19,14 +18,16 @@ from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
 from hindsight.presets import default_method, preset_settings
-from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
+from hindsight.saving.checkpoints import restore
 from hindsight.settings import flatten, with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
+from hindsight.training.forks import refuse_fork
 from hindsight.training.loops import make_loop
-from hindsight.training.policy import Policy
-from hindsight.training.run import Run, read_config, versions
+from hindsight.training.reopen import Reopened, reopen
+from hindsight.training.run import Run
 from hindsight.training.session import Callback, Logger, follow
+from hindsight.training.trust import require_trust
 
 
 def train(
@@ -56,11 +57,12 @@ def train(
 ) -> Run:
     """Train on a goal env and return the run.
 
-    `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is played at a time).
-    `method` is ddpg or dqn by default; others are replayed-ac, hpg, a2c, a3c, ppo and trpo. Settings not given are
-    those of `config`, or of the env's `preset` (default, her, hper, hper-single, paper, paper-normalized): those named
-    here, any other of `OffPolicyConfig` or `OnPolicyConfig`, and those of a group, as `agent={"gamma": 0.95}` or by
-    dotted name, `**{"replay.replay_k": 8}`.
+    `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is
+    played at a time). `method` is ddpg or dqn by default; docs/algorithms.md lists the others.
+    Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
+    hper-single, paper, paper-normalized). Besides those named here, any setting of
+    `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a group as
+    `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`.
     """
     named = {
         "seed": seed,
@@ -115,22 +117,24 @@ def train_config(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
-    resumed: Checkpoint | None = None,
+    reopened: Reopened | None = None,
 ) -> Run:
-    """Train with a complete config, from a checkpoint of the run in `run_dir` if one is given.
+    """Train with a complete config: a new run in `run_dir`, or one that was reopened.
 
     SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
     """
+    refuse_fork()
+    resumed = reopened.checkpoint if reopened else None
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         loop = make_loop(config, spec, make_env, stack)
         if resumed is not None:
             restore(loop.state, resumed)
-        run = Run.create(config, run_dir) if resumed is None else Run(Path(run_dir or ""), config)
+        run = Run.create(config, run_dir) if reopened is None else reopened.run
         # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from the rest.
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         training = stack.enter_context(closing(loop.train()))
-        follow(training, run, resumed, callbacks, logger, quiet)
+        follow(training, run, reopened, callbacks, logger, quiet)
     return run
 
 
@@ -142,42 +146,33 @@ def resume(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
+    trust: bool = False,
 ) -> Run:
     """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
 
-    `steps` are added to those that it was made for; schedules then stretch over the new total. A run that was trained
-    on a function or an object instead of an id needs it again, as `env`.
+    One that was stopped before its first checkpoint starts from its settings. `steps` are added to those that it was
+    made for; schedules then stretch over the new total. A run that was trained on a function or an object instead of an
+    id needs it again, as `env`. With `trust`, a run that was not made here may import the module that its env names.
     """
-    path = Path(run)
-    if not path.is_dir():
-        raise HindsightError(f"{path} does not exist")
-    if steps < 0:
-        raise HindsightError(f"steps must be 0 or more, got {steps}")
-    checkpoint, skipped = Checkpoints(path / "checkpoints").newest()
-    for problem in skipped:
-        warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=2)
-    now = versions()
-    other = [f"{name} {was} (now {now.get(name)})" for name, was in checkpoint.versions.items() if now.get(name) != was]
-    if other:
-        warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=2)
-    config = read_config(checkpoint.config)
-    config = replace(config, steps=config.steps + steps)
-    if checkpoint.step >= config.steps:
-        raise HindsightError(f"{path} is finished, with {checkpoint.step} steps: say how many more, with --steps")
-    make_env = factory(config.env if env is None else env, config.env_kwargs)
-    spec = describe(config.env, make_env, config.max_episode_steps)
-    return train_config(config, spec, make_env, path, callbacks, logger, quiet, checkpoint)
+    with reopen(Path(run), steps) as found:
+        if found.is_done:
+            return found.finish()
+        config = found.run.config
+        if env is None:
+            require_trust(found.run.path, config.env, config.env_kwargs, trust)
+        make_env = factory(config.env if env is None else env, config.env_kwargs)
+        spec = describe(config.env, make_env, config.max_episode_steps)
+        return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
 
 
-def load(run: str | Path) -> Policy:
-    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
-    return Policy.load(Path(run))
+def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:
+    """Play fresh episodes greedily with the policy of a run: success rate and mean return.
 
-
-def evaluate(run: str | Path, episodes: int = 100, seed: int = 0) -> Evaluation:
-    """Play fresh episodes greedily with the policy of a run: success rate and mean return."""
+    With `trust`, a run that was not made here may import the module that its env names.
+    """
     opened = Run.open(run)
     policy, config = opened.policy, opened.config
+    require_trust(opened.path, config.env, config.env_kwargs, trust)
     make_env = factory(config.env, config.env_kwargs)
     spec = describe(config.env, make_env, config.max_episode_steps)
     if (policy.observation, policy.goal) != (spec.observation, spec.goal):

@@ -14,8 +14,9 @@ from hindsight.commands.machine import Demo, Doctor, Envs
 from hindsight.commands.runs import Eval, Resume, Verify, Watch
 from hindsight.commands.study import Compare, Plot, Report, Reproduce, Sweep
 from hindsight.commands.train import Train, what_presets_reach
-from hindsight.errors import HindsightError, nearest
+from hindsight.errors import HindsightError, nearest, say
 from hindsight.options import parse, refuse_unknown
+from hindsight.training.conditions import fix_threads
 
 COMMANDS: dict[str, tuple[Any, str]] = {
     "train": (Train, "train on a goal env"),
@@ -50,6 +51,7 @@ ELSEWHERE = {
     "help": "--help",
     "version": "--version",
     "bench": "python -m benchmarks",
+    "bound": "reproduce bound",
     "tune": "sweep",
 }
 """What a command may be called elsewhere, and what it is called here."""
@@ -58,19 +60,20 @@ ELSEWHERE = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _one_line_warning
+    fix_threads()
     try:
         sys.exit(_dispatch(arguments))
     except HindsightError as error:
-        print(f"hindsight: {error}", file=sys.stderr)
+        say(str(error))
         sys.exit(2)
     except BrokenPipeError:  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (OSError, MemoryError, OverflowError) as error:
-        print(f"hindsight: {type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
+        say(f"{type(error).__name__}: {' '.join(str(error).split())}")
         sys.exit(2)
     except KeyboardInterrupt as interrupt:
-        print(f"\nhindsight: {interrupt.args[0] if interrupt.args else 'interrupted'}", file=sys.stderr)
+        say(interrupt.args[0] if interrupt.args else "interrupted")
         sys.exit(130)
 
 
@@ -105,7 +108,7 @@ def _program(arguments: Sequence[str]) -> Any:
 
 
 def _one_line_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"hindsight: warning: {message}", file=sys.stderr)
+    say(f"warning: {message}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import check_mujoco, make, register_robotics
 from hindsight.errors import HindsightError
+from hindsight.training.conditions import jax_threads
 from hindsight.training.run import machine, versions
 
 _RENDER = """
@@ -40,7 +41,7 @@ def examine(env_id: str | None, env_kwargs: dict[str, Any] | None = None, max_ep
     threads = os.environ.get("XLA_FLAGS", "")
     report(
         True,
-        f"JAX learns and envs are simulated on {info['cores']} threads each (--workers sets the latter)"
+        f"JAX learns on {jax_threads()} threads (PJRT_NPROC), envs are simulated on {info['cores']} (--workers)"
         + (f" (XLA_FLAGS={threads})" if threads else ""),
     )
     robotics = register_robotics()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import sys
 from collections.abc import Iterable, Iterator
 
 
@@ -24,3 +25,14 @@ def needs_report() -> Iterator[None]:
         yield
     except ImportError as error:
         raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters (which could rewrite a terminal) shown, not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(text: str) -> None:
+    """A line on stderr. That nobody can read it (a full disk, a closed terminal) is no reason to stop."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # the last: a signal came while another was written
+        print(f"hindsight: {printable(text)}", file=sys.stderr, flush=True)

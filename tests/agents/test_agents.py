@@ -133,9 +133,7 @@ def test_targets_move_only_every_so_many_updates(kind: str) -> None:
         agent = DDPG(DDPGConfig(**settings), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
         one, pick = batch(), lambda s: (s.critic, s.target_critic)
     else:
-        agent = DQN(
-            DQNConfig(learning_rate=rate, **settings), Shapes(1, 1, Actions(choices=2), 0.9)
-        )
+        agent = DQN(DQNConfig(learning_rate=rate, **settings), Shapes(1, 1, Actions(choices=2), 0.9))
         one, pick = batch(action=[0, 1]), lambda s: (s.network, s.target)
     stack = lambda n: jax.tree.map(lambda x: np.stack([np.asarray(x)] * n), one)  # noqa: E731
     state = agent.scheduled(agent.init(jax.random.key(1)), SCALE, 0.0)
@@ -153,9 +151,7 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
     shapes = Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0))
     agent = DDPG(DDPGConfig(net_arch=(8,), target_update_interval=2), shapes)
     rng = np.random.default_rng(0)
-    batches = jax.tree.map(
-        lambda x: rng.standard_normal((5, *np.shape(x))).astype(np.float32), batch()
-    )
+    batches = jax.tree.map(lambda x: rng.standard_normal((5, *np.shape(x))).astype(np.float32), batch())
     batches = batches._replace(beta=np.zeros(5), actor_beta=np.zeros(5))
     start = lambda: agent.scheduled(agent.init(jax.random.key(0)), SCALE, 0.0)  # noqa: E731
     together, *_ = agent.learn(start(), batches, KEY)

@@ -65,14 +65,14 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "run")
-    options = "--method hpg --env.bits 4 --steps 200 --agent.goals 8 --agent.net_arch 16 --eval-episodes 8 --quiet"
+    options = "--method hpg --env.bits 4 --steps 200 --agent.goals 8 --agent.net-arch 16 --eval-episodes 8 --quiet"
     assert exit_code(["train", "hindsight/BitFlip-v0", *options.split(), "--run-dir", path]) == 0
     assert Run.open(path).config.agent.method == "hpg"
     assert exit_code(["eval", path, "--episodes", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["episodes"] == 5
     assert exit_code(["train", "hindsight/BitFlip-v0", "--method", "sarsa"]) == 2
     assert exit_code(["train", "hindsight/BitFlip-v0", "--method"]) == 2
-    assert exit_code(["train", "--method", "trpo", "--help"]) == 0
+    assert exit_code(["train", "--method", "trpo", "--help-all"]) == 0
     assert "--agent.max-kl" in capsys.readouterr().out
 
 

@@ -164,9 +164,7 @@ def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> t
     return state, after, metrics
 
 
-def played(
-    config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False
-) -> tuple[Any, Any, Episodes]:
+def played(config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False) -> tuple[Any, Any, Episodes]:
     """An agent, its first state, and the first episodes that it plays."""
     agent = make_on_policy_agent(config.agent, spec)
     state = agent.scheduled(agent.init(jax.random.key(0)), LINE, 0.0)

@@ -61,9 +61,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
     cut_and_resume(env, method, tmp_path, QUICK | METHODS[method])
 
 
-@pytest.mark.parametrize(
-    "env", ["test/Line-v0", pytest.param("hindsight/BitFlip-v0", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("env", ["test/Line-v0", pytest.param("hindsight/BitFlip-v0", marks=pytest.mark.slow)])
 def test_what_is_replayed_goes_on_too(env: str, tmp_path: Path) -> None:
     cut_and_resume(env, "replayed-ac", tmp_path, REPLAYED)
 

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from hindsight.gradients.config import A2CConfig, HPGConfig, LearnerConfig
+from hindsight.gradients.learner import Learner, make_learner
+from hindsight.gradients.state import Rates, State
 from jax.flatten_util import ravel_pytree
 
 from hindsight.envs.contract import inspect
 from hindsight.envs.jax_envs import JaxBitFlip
 from hindsight.envs.make import make
-from hindsight.gradients.config import A2CConfig, HPGConfig, LearnerConfig
-from hindsight.gradients.learner import Learner, make_learner
-from hindsight.gradients.state import Rates, State
 from hindsight.lab.estimators import (
     COLUMNS,
     ESTIMATORS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hindsight.gradients.config import HPGConfig, OnPolicyConfig
 
 import hindsight
 from hindsight.cli import main
-from hindsight.gradients.config import HPGConfig, OnPolicyConfig
 from hindsight.lab.runs import load, load_run
+from hindsight.saving.lock import RunLock
 from hindsight.training.run import Run
 
 QUICK: dict[str, Any] = {
@@ -65,12 +65,8 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """The run directory as it is while it is trained."""
-    descriptor = os.open(path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
+    with RunLock(path):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def all_runs(runs: Path) -> list[Path]:
@@ -225,14 +221,12 @@ def test_a_running_run_is_used_marked_and_followed(
     def finish(seconds: float) -> None:
         assert seconds == 3
         pages.append(page.read_text())
-        os.close(held.pop())
+        held.close()
 
-    held = [os.open(path, os.O_RDONLY)]
-    fcntl.flock(held[0], fcntl.LOCK_EX)
+    held = RunLock(path)
     monkeypatch.setattr("hindsight.lab.report.time.sleep", finish)
-    code, _, err = call(
-        capsys, "report", path, tmp_path / "absent", "-o", page, "--watch", "3", "--no-video"
-    )
+    options = ["-o", page, "--watch", "--every", "3", "--no-video"]
+    code, _, err = call(capsys, "report", path, tmp_path / "absent", *options)
     assert (code, err.count("\n")) == (1, 1)  # named once, not with every page
     assert 'http-equiv="refresh" content="3"' in pages[0]
     assert "badge running" in pages[0]

@@ -143,11 +143,11 @@ def test_ctrl_c_is_named_and_leaves_the_rest_for_next_time(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt("stopped at step 8; to go on: hindsight resume x")
+        raise KeyboardInterrupt("stopped at step 8; to resume: hindsight resume x")
 
     monkeypatch.setattr(api, "train", interrupted)
     with pytest.raises(
-        KeyboardInterrupt, match="tiny four, seed 0; to go on: the same command again"
+        KeyboardInterrupt, match="tiny four, seed 0; to continue: the same command again"
     ):
         command.reproduce(["tiny", "--quiet"])
 

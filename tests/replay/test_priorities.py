@@ -35,9 +35,7 @@ def by_time(batch: Batch) -> TDErrors:
     return TDErrors(batch.observation[:, 1] + 1.0, np.zeros(len(batch.reward)))
 
 
-def add(
-    replay: HindsightReplay, episodes: Episodes, evaluate: Any, rng: np.random.Generator
-) -> Ints:
+def add(replay: HindsightReplay, episodes: Episodes, evaluate: Any, rng: np.random.Generator) -> Ints:
     """Store episodes, and push their pairs by TD errors, if they count; or by the largest priority."""
     pairs = replay.store(episodes, 0.0, rng)
     known = evaluate is not None and replay.prioritised
@@ -77,9 +75,7 @@ def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
         drop_achieved=Schedule.parse(drop),
     )
     more = {} if sampling == "uniform" else {"shared": 0.3, "hardness": 1.0}
-    priority = PriorityConfig(
-        sampling=sampling, queues=queues, fresh=fresh, actor_batch="uniform", **more
-    )
+    priority = PriorityConfig(sampling=sampling, queues=queues, fresh=fresh, actor_batch="uniform", **more)
     replay = make_replay(LINE, config, priority)
     for i in range(5):
         add(replay, random_episodes(rng, 4, LINE.horizon, LINE, mark=4 * i), by_time, rng)
@@ -270,9 +266,7 @@ def test_a_restored_replay_knows_that_episodes_end(sampling: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("power", [0.5, 2.0])
-def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(
-    power: float, priority: PriorityConfig
-) -> None:
+def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(power: float, priority: PriorityConfig) -> None:
     """It used to count only where TD errors did."""
     rng = np.random.default_rng(3)
     episodes = random_episodes(rng, 8, LINE.horizon, LINE)
@@ -337,9 +331,7 @@ def test_a_signal_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) 
     queues = replay.priorities.queues
     for _ in range(6):  # the last ones in slots that others had before
         new = add(replay, random_episodes(rng, 2, LINE.horizon, LINE), by_time, rng)
-        np.testing.assert_allclose(
-            queues.priority(new), expected(new, np.zeros_like(new)) + 0.5, rtol=1e-6
-        )
+        np.testing.assert_allclose(queues.priority(new), expected(new, np.zeros_like(new)) + 0.5, rtol=1e-6)
     sample = replay.sample(1, 40, 0.0, rng)
     assert sample.pairs is not None
     pairs = np.unique(sample.pairs)

@@ -15,7 +15,7 @@ from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
-from hindsight.goals import DESIRED, relabelled_count
+from hindsight.goals import DESIRED, RULES, relabelled_count
 from hindsight.replay.batch import Batch
 from hindsight.replay.pairs import Addresses
 from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
@@ -228,3 +228,19 @@ def test_schedules_follow_progress() -> None:
         _, at = draw(replay, 1, 100, progress, np.random.default_rng(0))
         assert ((at.goal_time != DESIRED) | (at.goal_slot != at.slot)).sum() == alternate
         assert (at.goal_slot != at.slot).sum() == borrowed
+
+
+def test_a_goal_rule_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HindsightError, match=r"unknown replay\.goal_rule 'next'"):
+        make_replay(LINE, ReplayConfig(goal_rule="next"))
+    monkeypatch.setitem(RULES, "next", lambda slots, steps, lengths, rng: (slots, steps + 1))
+    rng = np.random.default_rng(0)
+    for chosen in ("sampled", "stored"):
+        config = ReplayConfig(goal_rule="next", goals_chosen=chosen, buffer_size=8 * LINE.horizon)
+        replay = make_replay(LINE, config)
+        replay.push(replay.store(random_episodes(rng, 8, LINE.horizon, LINE), 0.0, rng), None)
+        batch, at = draw(replay, 2, 100, 0.0, rng)
+        alternate = at.alternate
+        assert alternate.mean() > 0.5
+        assert (at.goal_time[alternate] == at.step[alternate] + 1).all()
+        assert (batch.reward[alternate] == 0.0).all()  # every step reaches what it reaches

@@ -333,7 +333,8 @@ def test_links_are_not_followed(run: Path, tmp_path: Path) -> None:
     found, skipped = Checkpoints(run / "checkpoints").newest()
     assert found.path.name == "00000002"
     assert len(skipped) == 1
-    with pytest.warns(UserWarning, match="state.json is missing"):
+    assert "state.json is missing" in skipped[0]
+    with pytest.raises(HindsightError, match="is a link"):  # before any checkpoint is looked at
         hindsight.resume(run, quiet=True)
     assert len(list(outside.iterdir())) == len(FILES)
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import hindsight
 from conftest import LineEnv
 from hindsight.agents.ddpg import DDPGConfig
 from hindsight.agents.dqn import DQNConfig
-from hindsight.agents.registry import make_agent
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.registry import AGENTS, agent_class, config_class, make_agent
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
@@ -75,6 +78,11 @@ def newer(directory: Path) -> None:
     (directory / "policy.json").write_text(json.dumps(data | {"format": 99}))
 
 
+def older(directory: Path) -> None:
+    data = json.loads((directory / "policy.json").read_text())
+    (directory / "policy.json").write_text(json.dumps(data | {"format": 1}))
+
+
 def truncate(directory: Path) -> None:
     content = (directory / "policy.safetensors").read_bytes()
     (directory / "policy.safetensors").write_bytes(content[:-10])
@@ -93,7 +101,7 @@ def missing(directory: Path) -> None:
     (directory / "policy.safetensors").unlink()
 
 
-@pytest.mark.parametrize("damage", [break_json, empty_json, newer, truncate, pickled, other_network, missing])
+@pytest.mark.parametrize("damage", [break_json, empty_json, newer, older, truncate, pickled, other_network, missing])
 def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage: Any) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
@@ -103,3 +111,98 @@ def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage:
         hindsight.load(directory)
     assert "\n" not in str(error.value)
     assert str(directory) in str(error.value)
+
+
+# ------------------------------------------------------------------------------------------ predict
+
+
+def line_batch(count: int) -> dict[str, Any]:
+    places = np.linspace(-3, 3, count)[:, None]
+    return {"observation": places, "achieved_goal": places, "desired_goal": -places}
+
+
+@pytest.mark.parametrize("config", [DDPGConfig(net_arch=(8,)), HPGConfig(net_arch=(8,))])
+def test_predict_is_the_best_action_and_no_state(config: Any) -> None:
+    policy, batch = new_policy(LineEnv(), config), line_batch(20)
+    actions, state = policy.predict(batch)
+    assert state is None
+    np.testing.assert_array_equal(actions, policy(batch))
+    single = {name: value[3] for name, value in batch.items()}
+    action, _ = policy.predict(single)
+    assert action.shape == (1,)
+    np.testing.assert_allclose(action, actions[3], atol=1e-6)
+
+
+def test_predict_draws_if_asked_to_and_the_policy_can() -> None:
+    batch = line_batch(200)
+    drawing = new_policy(LineEnv(), HPGConfig(net_arch=(8,)))
+    first, second = (drawing.predict(batch, deterministic=False)[0] for _ in range(2))
+    assert first.shape == (200, 1)
+    assert (first != second).all()
+    assert (first != drawing(batch)).all()
+    greedy = new_policy(LineEnv(), DDPGConfig(net_arch=(8,)))
+    np.testing.assert_array_equal(greedy.predict(batch, deterministic=False)[0], greedy(batch))
+
+
+def test_drawn_choices_are_ints_for_one_observation() -> None:
+    policy = new_policy(LineEnv(discrete=True), HPGConfig(net_arch=(8,)))
+    single = {name: value[0] for name, value in line_batch(2).items()}
+    drawn = {policy.predict(single, deterministic=False)[0] for _ in range(100)}
+    assert drawn == {0, 1, 2}
+    assert all(type(action) is int for action in drawn)
+
+
+def test_drawn_actions_are_inside_the_box() -> None:
+    policy = new_policy(LineEnv(), HPGConfig(net_arch=(8,), init_std=5.0))
+    actions = policy.predict(line_batch(500), deterministic=False)[0]
+    assert (actions.min(), actions.max()) == (-2.0, 4.0)
+
+
+# ----------------------------------------------------------------------------------- save and load
+
+
+@pytest.mark.parametrize("method", AGENTS)
+def test_a_saved_policy_acts_as_before(method: str, tmp_path: Path) -> None:
+    discrete = agent_class(method).acts == "discrete"
+    policy = new_policy(LineEnv(discrete), config_class(method)(net_arch=(8, 8)))
+    policy.save(tmp_path)
+    loaded = Policy.load(tmp_path)
+    np.testing.assert_array_equal(loaded(line_batch(50)), policy(line_batch(50)))
+    assert loaded.actor.shape == policy.actor.shape
+    assert (loaded.env, loaded.settings) == (policy.env, policy.settings)
+    assert repr(loaded) == repr(policy)
+    (tmp_path / "again").mkdir()
+    loaded.save(tmp_path / "again")
+    for name in ("policy.json", "policy.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+ACT = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from hindsight.training.policy import Policy
+
+policy = Policy.load(Path(sys.argv[1]))
+places = np.linspace(-3, 3, 10)[:, None]
+actions = policy({"observation": places, "desired_goal": -places})
+policy.predict({"observation": places, "desired_goal": -places}, deterministic=False)
+import hindsight
+
+assert repr(hindsight.load(sys.argv[1])) == repr(policy)
+assert not {"jax", "flax", "optax", "numba"} & set(sys.modules)
+print(json.dumps(actions.tolist()))
+"""
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+@pytest.mark.parametrize("method", ["hpg", "default"])
+def test_a_policy_is_loaded_and_acts_without_jax(method: str, discrete: bool, tmp_path: Path) -> None:
+    """Nor with anything else that learning needs."""
+    name = method if method != "default" else "dqn" if discrete else "ddpg"
+    policy = new_policy(LineEnv(discrete), config_class(name)(net_arch=(8, 8)))
+    policy.save(tmp_path)
+    command = [sys.executable, "-c", ACT, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_allclose(json.loads(result.stdout), policy(line_batch(10)), atol=1e-6)

@@ -185,8 +185,9 @@ def test_what_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(HindsightError, match="does not exist"):
         hindsight.resume(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(HindsightError, match="no intact checkpoint"):
+    with pytest.raises(HindsightError, match="there is no run in"):
         hindsight.resume(tmp_path / "empty")
+    assert not list((tmp_path / "empty").iterdir())
     with pytest.raises(HindsightError, match="0 or more"):
         hindsight.resume(tmp_path / "empty", steps=-1)
 

@@ -56,7 +56,7 @@ BITS = [
     "hindsight/BitFlip-v0",
     "--batch-size",
     "16",
-    "--agent.net_arch",
+    "--agent.net-arch",
     "16",
     "--eval-episodes",
     "2",
@@ -64,7 +64,7 @@ BITS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_saves_everything_and_says_how_to_resume(
     number: signal.Signals,
     code: int,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,23 @@ def test_the_env_object_stays_open(tmp_path: Path) -> None:
     env = Closing()
     hindsight.train(env, steps=30, run_dir=tmp_path / "run", episodes_per_cycle=2, **QUICK)
     assert not env.closed
+
+
+def test_evaluation_is_as_patient_with_envs_as_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to wait and try as by default, whatever the config said."""
+    from hindsight import api
+
+    given: dict[str, Any] = {"num_envs": 2, "workers": 3, "env_timeout": 7.5, "env_failures": 4}
+    given |= {"simulator": "inline"}
+    run = hindsight.train("hindsight/BitFlip-v0", steps=30, run_dir=tmp_path / "run", **QUICK, **given)
+    seen: list[dict[str, Any]] = []
+
+    def make_batch(*arguments: Any, inner: Any = api.make_batch, **named: Any) -> Any:
+        seen.append(inspect.signature(inner).bind(*arguments, **named).arguments)
+        return inner(*arguments, **named)
+
+    monkeypatch.setattr(api, "make_batch", make_batch)
+    assert hindsight.evaluate(run.path, episodes=4).episodes == 4
+    assert len(seen) == 1
+    names = {"env_timeout": "timeout", "env_failures": "max_failures"}
+    assert {name: seen[0][names.get(name, name)] for name in given} == given

@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     weight: Tensor  # [R]
     advantage: Tensor  # [R]
     target: Tensor  # [R] for the critic
-    free: Tensor  # [R] may teach the critic
+    may_teach: Tensor  # [R] the critic
 
 
 class ActorCritic(PolicyGradient):
@@ -41,19 +41,20 @@ class ActorCritic(PolicyGradient):
         log_pi = self.log_prob(distribution, batch.action)
         log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
         weight = weights(log_rho, result, self.estimator) * goal_shares(batch.used)
+        # Probabilities were recorded with the normaliser of then: without hindsight that is no reason for a ratio.
         log_step = log_steps(log_pi, batch.log_prob, result.alive) if config.hindsight else jnp.zeros_like(log_pi)
         value = self.value(state.critic, inputs, time)
         advantage, target = advantages(log_step, result, value, config.gamma, config.gae_lambda)
         if config.critic_lambda is not None:
             _, target = advantages(log_step, result, value, config.gamma, config.critic_lambda)
-        free = jnp.broadcast_to(self.may_subtract(batch), weight.shape)
-        advantage = jnp.where(free, advantage, advantage + value[..., :-1])
+        may_subtract = jnp.broadcast_to(self.may_subtract(batch), weight.shape)
+        advantage = jnp.where(may_subtract, advantage, advantage + value[..., :-1])  # elsewhere V is added back
         metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
 
-        # The policy learns from advantages, the critic from all rows: half of them are drawn for either.
+        # The policy learns from rows of large advantage, the critic from all: drawn from an equal mixture of both.
         size = jnp.abs(advantage)
-        size = weight * (1.0 + size * jnp.sum(weight) / jnp.maximum(jnp.sum(weight * size), 1e-9))
-        chosen, drawn = chosen_rows(weight.ravel(), config.rows, key, size.ravel())
+        mass = weight * (1.0 + size * jnp.sum(weight) / jnp.maximum(jnp.sum(weight * size), 1e-9))
+        chosen, drawn = chosen_rows(weight.ravel(), config.rows, key, mass.ravel())
         action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
 
         def take(x: Tensor) -> Any:
@@ -68,7 +69,7 @@ class ActorCritic(PolicyGradient):
             drawn / jnp.maximum(drawn.sum(), 1e-9),
             take(advantage),
             take(target),
-            take(free),
+            take(may_subtract),
         )
         if config.normalize_advantages:
             rows = rows._replace(advantage=normalized(rows.advantage, rows.weight))
@@ -76,7 +77,7 @@ class ActorCritic(PolicyGradient):
 
     def fit(self, state: State, rows: Rows) -> tuple[State, Metrics]:
         """The critic learns from the rows that may teach it."""
-        return self.fit_critic(state, CriticBatch(rows.inputs, rows.time, rows.target, rows.weight * rows.free))
+        return self.fit_critic(state, CriticBatch(rows.inputs, rows.time, rows.target, rows.weight * rows.may_teach))
 
     def change(self, policy: Params, rows: Rows) -> Metrics:
         """How far an update has moved the policy: the exact KL divergence, and its estimate from the actions taken."""
@@ -87,5 +88,5 @@ class ActorCritic(PolicyGradient):
 
 
 def normalized(advantage: Tensor, weight: Tensor) -> Tensor:
-    """Advantages divided by their deviation from 0."""
+    """Advantages divided by their deviation from 0. Not centred: hindsight advantages that are all good stay good."""
     return advantage / (jnp.sqrt(jnp.sum(weight * advantage**2)) + 1e-3)

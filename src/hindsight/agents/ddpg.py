@@ -144,6 +144,7 @@ class DDPG(OffPolicyAgent):
     # --------------------------------------------------------------------------------------------------------- update
 
     def update(self, state: DDPGState, batch: Batch, key: Tensor) -> tuple[DDPGState, TDErrors, Metrics]:
+        """Both gradients are taken at the old parameters, then both steps. Nothing is random: no key is used."""
         critic_grad = jax.value_and_grad(self.critic_loss, has_aux=True)
         (critic_loss, td), critic_gradient = critic_grad(state.critic, state, batch)
         actor_grad = jax.value_and_grad(self.actor_loss, has_aux=True)

@@ -57,6 +57,7 @@ def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: fl
     left = steps - time
     until_the_end = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
     worth = jnp.where(ends, until_the_end, 1.0) / steps
+    # V knows the time, so nothing follows the last step: unlike in replay, the time limit is part of the task.
     goes_on = alive & ~(ends & hit) & (time < steps - 1)
     return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
 

@@ -12,6 +12,8 @@ and the estimators differ in the weights (Rauber et al., "Hindsight policy gradi
     per_decision   rho_u / N                     only the actions that led to the reward
     weighted       rho_u / sum over episodes     the same, self-normalised per goal and step; the default
     step           pi_g/pi_g' of step u alone    the paper's Appendix D: states are not corrected
+
+HPG uses these `coefficients`. The learners with a critic use the weight of each step, times an advantage.
 """
 
 from __future__ import annotations
@@ -178,13 +180,13 @@ def systematic(mass: Tensor, count: int, key: Tensor) -> Tensor:
     return jnp.minimum(jnp.searchsorted(total, ticks, side="right"), len(mass) - 1)
 
 
-def chosen_rows(coefficient: Tensor, count: int, key: Tensor, size: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def chosen_rows(coefficient: Tensor, count: int, key: Tensor, mass: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as they are, if 0.
 
-    Rows are drawn in proportion to `size`, which is not 0 where the coefficient is not; by default its magnitude.
+    Rows are drawn in proportion to `mass`, which is not 0 where the coefficient is not; by default its magnitude.
     """
     if count == 0 or count >= len(coefficient):
         return jnp.arange(len(coefficient)), coefficient
-    size = jnp.abs(coefficient) if size is None else size
-    chosen = systematic(size, count, key)
-    return chosen, coefficient[chosen] / jnp.maximum(size[chosen], 1e-30) * jnp.sum(size) / count
+    mass = jnp.abs(coefficient) if mass is None else mass
+    chosen = systematic(mass, count, key)
+    return chosen, coefficient[chosen] / jnp.maximum(mass[chosen], 1e-30) * jnp.sum(mass) / count

@@ -15,7 +15,10 @@ from hindsight.types import Tensor
 def td_target(
     reward: Tensor, terminated: Tensor, next_value: Tensor, gamma: float, returns: tuple[float, float] | None
 ) -> jax.Array:
-    """r + gamma (1 - terminated) Q'(s'||g, .), clipped to the possible returns. Truncation does not end the value."""
+    """r + gamma (1 - terminated) Q'(s'||g, .), clipped to the possible returns.
+
+    Truncation does not end the value: Q knows no time. (V of the policy gradients does: `goal_batch.outcome`.)
+    """
     target = reward + gamma * (1.0 - terminated) * next_value
     return target if returns is None else jnp.clip(target, *returns)
 

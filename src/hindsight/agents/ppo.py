@@ -55,6 +55,7 @@ class PPO(ActorCritic):
                 entropy = self.pursued_entropy(policy, state.scale, batch)
                 log_ratio = self.log_prob(distribution, part.action) - part.log_prob
                 gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
+                # Minibatches count alike, whatever their rows weigh together; the entropy is that of the batch.
                 return -gain / jnp.maximum(part.weight.sum(), 1e-9) - state.rates.entropy * entropy, entropy
 
             gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)

@@ -1,7 +1,7 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018): DDPG with three changes.
 
 Two critics, of which the smaller value is the target; an actor that learns at every second update; noise on the target
-actor's actions. The TD error that sets a priority is the mean of both critics', without that noise.
+actor's actions. The TD error that sets a priority is the mean of both critics'; that of a new pair is without noise.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from hindsight.errors import HindsightError, needs_report
+from hindsight.errors import HindsightError, needs_report, printable
+from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from hindsight.training.run import Run
@@ -45,11 +46,15 @@ class Resume:
     """Env steps to add to those that the run was made for."""
     quiet: bool = False
     """Show no progress."""
+    trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
-        from hindsight import api
+        with StopSignals() as stop:  # before JAX is imported, which loses a KeyboardInterrupt now and then
+            from hindsight import api
 
-        return finish(api.resume(self.run_path, steps=self.steps, quiet=self.quiet), self.quiet)
+            stop.check()
+            return finish(api.resume(self.run_path, steps=self.steps, quiet=self.quiet, trust=self.trust), self.quiet)
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Verify:
 
         findings = verify(self.run_path)
         for finding in findings:
-            print(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}")
+            print(printable(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}"))
         return 1 if any(finding.state == "BROKEN" for finding in findings) else 0
 
 
@@ -79,12 +84,14 @@ class Eval:
     """Seed of the episodes' starts."""
     json: bool = False
     """Print one JSON object: success_rate, mean_return, episodes."""
+    trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
         from hindsight import api
 
         _check_episodes(self.episodes, self.seed)
-        result = api.evaluate(self.run_path, self.episodes, self.seed)
+        result = api.evaluate(self.run_path, self.episodes, self.seed, self.trust)
         if self.json:
             print(json.dumps(dataclasses.asdict(result)))
         else:
@@ -113,6 +120,8 @@ class Watch:
     """The video file, written even if there is a screen; without a screen video.mp4 in the run directory."""
     window: bool = False
     """Insist on a window."""
+    trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
         path = self.show()
@@ -126,7 +135,9 @@ class Watch:
 
         from hindsight import api
         from hindsight.envs.make import factory, make
+        from hindsight.saving.files import refuse_links
         from hindsight.training.run import Run
+        from hindsight.training.trust import require_trust
 
         with needs_report():
             from hindsight.lab import video
@@ -134,9 +145,12 @@ class Watch:
         _check_episodes(self.episodes, self.seed)
         run = Run.open(self.run_path)
         config, policy = run.config, run.policy
+        require_trust(run.path, config.env, config.env_kwargs, self.trust)
         make_env = partial(make, config.env, **config.env_kwargs)
         horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
         if self.window or (self.output is None and video.has_screen() and video.has_window(make_env)):
             video.window(policy, make_env, self.episodes, self.seed, horizon)
             return None
+        if self.output is None:
+            refuse_links(run.path)
         return video.record(policy, make_env, self.output or run.path / "video.mp4", self.episodes, self.seed, horizon)

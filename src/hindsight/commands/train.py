@@ -15,6 +15,7 @@ from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
 from hindsight.presets import PresetName, default_method, reaches
+from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
     from hindsight.config import TrainConfig
@@ -86,12 +87,14 @@ class Train(TrainOptions):
     """Show no progress."""
 
     def run(self, more: Sequence[str]) -> int:
-        from hindsight import api
-        from hindsight.commands.runs import finish
+        with StopSignals() as stop:  # before JAX is imported, which loses a KeyboardInterrupt now and then
+            from hindsight import api
+            from hindsight.commands.runs import finish
 
-        wanted = read(self, more, "hindsight train", {} if self.seed is None else {"seed": self.seed})
-        run = api.train_config(wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet)
-        return finish(run, self.quiet)
+            wanted = read(self, more, "hindsight train", {} if self.seed is None else {"seed": self.seed})
+            stop.check()
+            run = api.train_config(wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet)
+            return finish(run, self.quiet)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
     from hindsight.training.run import read_config
 
     more, env_kwargs = take_env_kwargs(more)
-    base = read_config(options.config) if options.config else None
+    base = read_config(options.config.resolve()) if options.config else None
     given_env = "" if options.env == "[]" else options.env  # as tyro reads no env before an option it does not know
     env = given_env or (base.env if base else "")
     if not env:
@@ -120,6 +123,8 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
             raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
         example = config_of(options.method or "ddpg", "ENV")
         parse(type(example), ["--help"], prog, example)
+    if base is not None and not given_env and options.config is not None:
+        _require_named(options.config.resolve().parent, base.env, base.env_kwargs)
     env_kwargs = env_kwargs or (base.env_kwargs if base else {})
     make_env = factory(env, env_kwargs)
     limit = base.max_episode_steps if base else None
@@ -133,12 +138,27 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
     if options.help_all:
         parse(type(config), ["--help"], f"{prog} {env}", config)
     given = {COMMON[name]: value for name in COMMON if (value := getattr(options, name)) is not None}
+    for name in given:
+        if name not in flatten(config):
+            option = next(common for common, setting in COMMON.items() if setting == name).replace("_", "-")
+            raise HindsightError(f"--{option} is not for {config.agent.method}, which does not replay")
     config = with_settings(config, given | (settings or {}))
     config, unknown = parse(type(config), more, prog, config)
     refuse_unknown(unknown, flatten(config) | COMMON, prog)
     if config.max_episode_steps != limit:
         spec = api.describe(env, make_env, config.max_episode_steps)
     return Wanted(config, spec, make_env)
+
+
+def _require_named(directory: Path, env: str, env_kwargs: dict[str, Any]) -> None:
+    """A config that was not made here may name code to import: then the env must be given by name."""
+    from hindsight.training.trust import is_made_here, names_code
+
+    if names_code(env) and not is_made_here(directory, env, env_kwargs):
+        raise HindsightError(
+            f"the config was not made here, and its env would import a module, which runs code; if you trust it, "
+            f"name it: hindsight train {env} --config ..."
+        )
 
 
 def _time_limit(more: Sequence[str]) -> int | None:
@@ -148,7 +168,9 @@ def _time_limit(more: Sequence[str]) -> int | None:
 
 
 def what_presets_reach(arguments: Sequence[str]) -> str:
-    """For the help of an env: what its preset reaches, measured."""
+    """For the help of an env: what its default preset reaches, measured."""
+    if any(token.startswith(("--method", "--preset", "--config")) for token in arguments):
+        return ""
     for env in arguments:
         for discrete in (False, True):
             found = reaches(env, default_method(discrete)) if "-v" in env and not env.startswith("-") else ""

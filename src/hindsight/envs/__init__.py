@@ -15,6 +15,7 @@ gym.register(
     max_episode_steps=31,
     kwargs={"layout": "four_rooms", "slip": 0.2, "random_corner": True},
 )
+gym.register("hindsight/PointPush-v0", "hindsight.envs.point_push:PointPushEnv", max_episode_steps=50)
 
 
 def make_vec(env_id: str, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
 from hindsight.envs.make import Env, EnvFactory, unwrapped
 from hindsight.errors import HindsightError
-from hindsight.saving.tree import State, fitting
+from hindsight.saving.tree import State, fitting, storable
 from hindsight.types import Array, Bools, Floats
 
 
@@ -122,7 +122,9 @@ class LocalEnvs:
 def _export_env(env: Env) -> State | None:
     """The env's own `export_state()` if it has one; of a MuJoCo robot, the state of its simulation; else nothing."""
     if env.has_wrapper_attr("export_state"):
-        exported: State = env.get_wrapper_attr("export_state")()
+        exported: State = storable(env.get_wrapper_attr("export_state")(), "export_state()")
+        if not isinstance(exported, dict):
+            raise HindsightError(f"export_state() of the env must return a dict, got {type(exported).__name__}")
         return exported
     if not type(env.unwrapped).__module__.startswith("gymnasium_robotics."):
         return None
@@ -207,22 +209,41 @@ def make_batch(
 ) -> EnvBatch:
     """`num_envs` envs together, on `workers` threads or processes (one per core if None).
 
-    auto: threads for Fetch and Hand; for others processes, where a step costs more than talking to one; else inline.
+    auto: threads for Fetch and Hand; all in one array for envs that offer it (point push); for others processes, where
+    a step costs more than talking to one; else inline.
     `timeout` and `max_failures` are for processes: see `WorkerEnvs`.
     """
     workers = workers or os.cpu_count() or 1
     if simulator in ("auto", "threads"):
-        env = robot(make_env())
+        made = make_env()
+        env = robot(made)
         if env is not None:
             return ThreadedEnvs(env, num_envs, spec.horizon, workers)
+        made.close()
         if simulator == "threads":
             raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
+    if simulator in ("auto", "inline"):
+        arrays = in_arrays(make_env(), num_envs, spec.horizon)
+        if arrays is not None:
+            return arrays
     slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
     if simulator == "processes" or (simulator == "auto" and slow):
         from hindsight.envs.processes import WorkerEnvs
 
         return WorkerEnvs(make_env, num_envs, spec.horizon, workers, timeout, max_failures)
     return LocalEnvs(make_env, num_envs, spec.horizon)
+
+
+def in_arrays(env: Env, num_envs: int, horizon: int) -> EnvBatch | None:
+    """N of these envs as one, by the env's `make_env_batch(num_envs, horizon)`; None if it has none.
+
+    Not if a wrapper other than Gymnasium's own, or a subclass, may have changed what the env does.
+    """
+    inner: Any = unwrapped(env)
+    if "make_env_batch" not in vars(type(inner)):
+        return None
+    batch: EnvBatch = inner.make_env_batch(num_envs, horizon)
+    return batch
 
 
 def robot(env: Env) -> Env | None:

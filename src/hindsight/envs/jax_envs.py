@@ -1,7 +1,8 @@
-"""Bit flip and rooms in JAX, for trainings that never leave it. They follow the Gymnasium envs of this package rule by
-rule; only the random numbers come from elsewhere.
+"""Bit flip, rooms and point push in JAX, for trainings that never leave it. They follow the Gymnasium envs of this
+package rule by rule; only the random numbers come from elsewhere.
 
-In both, what is observed is what is achieved: a position, as a float32 vector. Reaching the goal ends an episode.
+In the first two, what is observed is what is achieved: a position, as a float32 vector. Reaching the goal ends an
+episode.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 
 from hindsight.envs.bit_flip import BitFlipEnv
 from hindsight.envs.make import Env, unwrapped
+from hindsight.envs.point_push import PointPush
 from hindsight.envs.rooms import MOVES, RoomsEnv
 from hindsight.types import Tensor
 
@@ -75,6 +77,35 @@ class JaxRooms:
         move = jnp.where(slips, jax.random.randint(second, (), 0, len(MOVES)), action)
         row, column = position.astype(jnp.int32)
         return self.after[row, column, move]
+
+
+@dataclass(frozen=True)
+class JaxPointPush:
+    """Point push, by the rules of `PointPush` themselves. What is observed is more than what is achieved, and goals are
+    reached by distance, so it is no `JaxEnv`: trainings in JAX cannot use it yet, and `in_jax` does not offer it.
+    """
+
+    task: PointPush
+
+    def reset(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """The first state [4] and the goal [2]."""
+        return self.task.start(jax.random.uniform(key, (6,)))
+
+    def step(self, state: Tensor, action: Tensor, key: Tensor) -> Tensor:
+        """The next state [4] after an action [2]; nothing is random."""
+        return self.task.step(state, action)
+
+    def observe(self, state: Tensor) -> Tensor:
+        """What a policy sees [6]."""
+        return self.task.observe(state)
+
+    def achieved(self, state: Tensor) -> Tensor:
+        """The achieved goal [2]."""
+        return self.task.achieved(state)
+
+    def reached(self, achieved: Tensor, goal: Tensor) -> Tensor:
+        """Whether an achieved goal [..., 2] meets a goal [..., 2]."""
+        return self.task.reached(achieved, goal)
 
 
 def in_jax(env: Env) -> JaxEnv | None:

@@ -6,6 +6,7 @@ import contextlib
 import importlib.metadata
 import io
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,6 +22,7 @@ from hindsight.types import Array
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[[], Env]
 MUJOCO_LIMIT = (3, 12)
+_ALONE = threading.RLock()
 
 
 def check_mujoco() -> None:
@@ -42,7 +44,8 @@ def register_robotics() -> bool:
     """Register the Fetch and Hand ids if Gymnasium-Robotics is installed."""
     os.environ.setdefault("MUJOCO_GL", "egl" if not os.environ.get("DISPLAY") else "glfw")
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # it prints a notice on import
+        # It prints a notice on import. Both belong to all threads, so one at a time may replace and restore them.
+        with _ALONE, warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             import gymnasium_robotics
     except ImportError:
@@ -74,7 +77,7 @@ def make(env_id: str, **kwargs: Any) -> Env:
             f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists the goal envs"
         )
     try:
-        with warnings.catch_warnings():
+        with _ALONE, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except HindsightError:

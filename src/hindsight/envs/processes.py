@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ import numpy as np
 
 from hindsight.envs.batch import Frame
 from hindsight.envs.make import EnvFactory
-from hindsight.errors import HindsightError
+from hindsight.envs.worker import PATIENCE
+from hindsight.errors import HindsightError, say
 from hindsight.saving.tree import State
 from hindsight.types import Array
 
@@ -42,17 +44,24 @@ class Worker:
 
     process: subprocess.Popen[bytes]
     pipe: Connection
+    number: int = 0
+    """Of the last request. Answers to earlier ones, which came too late, are passed over."""
 
-    def send(self, message: Any) -> None:
+    def send(self, message: tuple[str, Any]) -> None:
+        self.number += 1
         with contextlib.suppress(OSError):  # it has died, as its silence will tell
-            self.pipe.send(message)
+            self.pipe.send((self.number, *message))
 
     def receive(self, seconds: float) -> Any:
         """Its answer; or WorkerFailed."""
+        deadline = time.monotonic() + seconds
         try:
-            if not self.pipe.poll(seconds):
-                raise WorkerFailed(f"has not answered for {seconds:g} seconds")
-            kind, value = self.pipe.recv()
+            while True:
+                if not self.pipe.poll(max(deadline - time.monotonic(), 0)):
+                    raise WorkerFailed(f"has not answered for {seconds:g} seconds")
+                number, kind, value = self.pipe.recv()
+                if number == self.number or kind not in ("answer", "ready"):
+                    break
         except (EOFError, OSError):
             raise WorkerFailed(f"ended unexpectedly with exit code {self.process.wait()}") from None
         if kind == "error":
@@ -66,6 +75,8 @@ class Worker:
         try:
             self.process.wait(timeout=patience)
         except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # and whatever its envs have started
             self.process.kill()
             self.process.wait()
 
@@ -93,7 +104,8 @@ class WorkerEnvs:
         self._failures = 0  # since the last round without one
         self._lost: set[int] = set()  # workers whose episodes of this round are gone
         sizes = [len(part) for part in np.array_split(np.arange(num_envs), min(workers, num_envs))]
-        self._work = [cloudpickle.dumps((make_env, size, max_episode_steps)) for size in sizes]
+        limits = (max_episode_steps, timeout, START_SECONDS)
+        self._work = [cloudpickle.dumps((make_env, size, *limits)) for size in sizes]
         self._frames: list[Frame] = []
         self._workers: list[Worker] = []
         try:
@@ -143,8 +155,10 @@ class WorkerEnvs:
             worker.send(("export_state", ()))
             try:
                 exported = worker.receive(self.timeout)
-            except WorkerFailed:
-                continue  # a new process begins anew
+            except WorkerFailed as failure:  # a new process begins anew
+                reason = str(failure).strip().splitlines()[-1]
+                say(f"env worker process {i} has not told the state of its envs, which is not saved: it {reason}")
+                continue
             state |= {f"env_{i + int(name[4:]) * len(self._workers)}": value for name, value in exported.items()}
         return state
 
@@ -199,7 +213,7 @@ class WorkerEnvs:
         for worker in self._workers:
             worker.pipe.close()  # all of them first, so that they end together
         for worker in self._workers:
-            worker.stop(patience=5.0)
+            worker.stop(patience=PATIENCE)
 
 
 def _start(work: bytes) -> Worker:

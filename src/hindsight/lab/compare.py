@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hindsight.errors import HindsightError, needs_report
+from hindsight.errors import HindsightError, needs_report, say
 
 if TYPE_CHECKING:
     from hindsight.lab.groups import Group
@@ -27,7 +26,7 @@ def grouped(
     reported = set() if reported is None else reported
     for item in skipped:
         if item not in reported:
-            print(f"hindsight: skipped {item.path}: {item.reason}", file=sys.stderr)
+            say(f"skipped {item.path}: {item.reason}")
         reported.add(item)
     if not runs:
         raise HindsightError(f"no run to {command}: none of the {len(paths)} given can be used")

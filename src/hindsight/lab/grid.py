@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import itertools
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +42,10 @@ class GridRun:
         cli = ["-m", "hindsight.cli"]
         if self.state() == "interrupted":
             return [*cli, "resume", str(self.run_dir), "--quiet"]
-        if (
-            self.run_dir.is_dir()
-        ):  # killed before its first checkpoint: there is nothing to continue
-            shutil.rmtree(self.run_dir)
         return [
             *cli,
             "train",
+            self.config.env,
             "--config",
             str(self.config_path),
             "--run-dir",

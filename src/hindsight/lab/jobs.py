@@ -30,10 +30,10 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, say
 from hindsight.saving.metrics import read_metrics
 from hindsight.training.run import Run
-from hindsight.training.signals import StopSignals
+from hindsight.training.signals import LIFELINE, StopSignals
 
 State = Literal["pending", "running", "done", "failed", "interrupted"]
 Minutes = Callable[[], float]
@@ -96,6 +96,9 @@ class Runner(Generic[J]):
         self.states: dict[str, State] = {job.name: "pending" for job in jobs}
         self.failures: dict[str, str] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # If this process ends, however it does, the second end closes, and the trainings save
+        # themselves and stop.
+        self._lifeline, self._alive = os.pipe()
         self._display = _Display(len(self.jobs), console or Console(), bars=here is None)
         self._clock, self._end = clock, math.inf if budget is None else clock() + 60 * budget
 
@@ -117,12 +120,14 @@ class Runner(Generic[J]):
                     time.sleep(POLL)
             finally:
                 self._interrupt()
+                os.close(self._alive)
+                os.close(self._lifeline)
         if stop is not None and stop.received is not None:
-            message = "stopped; to go on, give the same command again"
+            message = "stopped; to continue, give the same command again"
             if stop.received == signal.SIGINT:
                 raise KeyboardInterrupt(message)
-            print(f"hindsight: {message}", file=sys.stderr)
-            raise SystemExit(143)
+            say(message)
+            raise SystemExit(128 + stop.received)
 
     def _advance(self) -> bool:
         """Note what has ended and start what can be; whether there is something to wait for."""
@@ -159,7 +164,7 @@ class Runner(Generic[J]):
                 code, reason = 2, str(error)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
-                    f"stopped in {job.name}; to go on: the same command again"
+                    f"stopped in {job.name}; to continue: the same command again"
                 ) from None
             self._ended(job, code, reason)
             return
@@ -171,6 +176,8 @@ class Runner(Generic[J]):
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[self._lifeline],
+                env={**os.environ, LIFELINE: str(self._lifeline)},
             )
 
     def _ended(self, job: J, code: int, reason: str) -> None:
@@ -180,7 +187,7 @@ class Runner(Generic[J]):
         elif code == OUT_OF_TIME:
             self.states[job.name] = "interrupted"
             self._display.end(
-                job, f"{job.name}: the minutes are used up; the same command goes on with it"
+                job, f"{job.name}: the minutes are used up; the same command continues it"
             )
         else:
             self.states[job.name] = "failed"
@@ -212,7 +219,7 @@ def training_state(run: Run, end: int) -> State:
     with contextlib.suppress(HindsightError):
         if run.summary.get("status") != "failed" and run.summary.get("steps", 0) >= end:
             return "done"
-    return "interrupted" if run.checkpoints.names() else "pending"
+    return "interrupted" if (run.path / "config.json").is_file() else "pending"
 
 
 def default_limit() -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hindsight.config import TrainConfig
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, printable
 from hindsight.saving.files import is_sealed, read_json
 from hindsight.saving.metrics import METRICS, read_metrics
 from hindsight.settings import flatten
@@ -22,6 +22,9 @@ from hindsight.types import Array
 SUCCESS = "eval/success_rate"
 IGNORED = ("seed", "workers")
 """Settings in which runs of a group may differ: results do not depend on workers."""
+
+
+STATES = ("finished", "stopped", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,10 @@ def _summary(path: Path) -> dict[str, Any]:
     summary = read_json(path)
     if "sha256" in summary and not is_sealed(summary):
         raise HindsightError(f"{SUMMARY} is broken: its SHA-256 differs")
+    if summary.get("status", "stopped") not in STATES:
+        raise HindsightError(
+            f"{SUMMARY} is broken: it has the status {printable(str(summary['status']))[:50]!r}"
+        )
     return summary
 
 

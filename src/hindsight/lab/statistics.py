@@ -56,3 +56,15 @@ def difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(
         interquartile_mean(a) - interquartile_mean(b), float(low), float(high), min(len(x), len(y))
     )
+
+
+def improvement(a: Sequence[float], b: Sequence[float]) -> Estimate:
+    """The probability that a seed of a is better than one of b, ties counting half (Agarwal et
+    al., 2021), with its 95 % bootstrap interval: better or worse if that leaves out 0.5."""
+    x, y = np.asarray(a, float), np.asarray(b, float)
+    wins = (x[:, None] > y) + 0.5 * (x[:, None] == y)
+    rng = np.random.default_rng(0)
+    rows, columns = (rng.integers(0, n, (_DRAWS, n)) for n in wins.shape)
+    means = [wins[np.ix_(row, column)].mean() for row, column in zip(rows, columns, strict=True)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Estimate(float(wins.mean()), float(low), float(high), min(wins.shape))

@@ -6,14 +6,20 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from hindsight.errors import printable
 from hindsight.lab.conclusions import conclude, notes
 from hindsight.lab.groups import Group, differing, tasks
 from hindsight.lab.runs import Skipped
 from hindsight.lab.statistics import Estimate
+
+
+def escape(text: str) -> str:
+    """Text of a run (its path, its labels) as rich shows it: nothing in it is obeyed."""
+    return markup.escape(printable(text))
 
 
 def show(groups: Sequence[Group], console: Console) -> None:
@@ -40,10 +46,11 @@ def show(groups: Sequence[Group], console: Console) -> None:
         if settings:
             console.print(_settings(task, members, settings))
     for conclusion in conclude(groups):
-        console.print(f"- {conclusion.text}", markup=False, highlight=False, soft_wrap=True)
+        text = f"- {printable(conclusion.text)}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print()
     for text in notes(groups):
-        console.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"note: {printable(text)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _settings(task: str, groups: Sequence[Group], settings: dict[str, list[str]]) -> Table:

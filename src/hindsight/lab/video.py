@@ -22,6 +22,7 @@ from hindsight.lab.groups import Group, tasks
 from hindsight.lab.runs import LoadedRun
 from hindsight.training.evaluate import FRESH
 from hindsight.training.policy import Policy
+from hindsight.training.trust import is_made_here, names_code
 from hindsight.types import Array
 
 NO_RENDERING = (
@@ -157,6 +158,10 @@ def _policy_video(label: str, run: LoadedRun) -> PolicyVideo:
     config, success = run.config, run.final or 0.0
     make_env = partial(make, config.env, **config.env_kwargs)
     try:
+        if names_code(config.env) and not is_made_here(run.path, config.env, config.env_kwargs):
+            raise HindsightError(
+                "it was not made here, and its env is code to import: see hindsight watch --trust"
+            )
         horizon = inspect(make_env(), config.env, config.max_episode_steps).horizon
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "video.mp4"

@@ -7,8 +7,8 @@ updates (Schaul et al., 2015) brings it back to exact ranks. `RankOrder` is exac
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hindsight.compiled import compiled
 from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct
 from hindsight.replay.rank_order import RankWeights
 from hindsight.saving.tree import State, between, fitting
@@ -96,13 +96,13 @@ class RankHeap:
         self._updates = between(state["updates"], "updates", 0, self.sort_every)
 
 
-@njit(cache=True)
+@compiled
 def _place(heap: Array, position: Array, at: int, entry: int) -> None:
     heap[at] = entry
     position[entry] = at
 
 
-@njit(cache=True)
+@compiled
 def _sift(priority: Array, heap: Array, position: Array, size: int, at: int) -> None:
     """Move the entry at a position up or down to where it belongs."""
     entry = heap[at]
@@ -120,7 +120,7 @@ def _sift(priority: Array, heap: Array, position: Array, size: int, at: int) -> 
     _place(heap, position, at, entry)
 
 
-@njit(cache=True)
+@compiled
 def _set(priority: Array, heap: Array, position: Array, size: Array, ids: Ints, values: Array) -> None:
     for j in range(len(ids)):
         entry = ids[j]
@@ -131,7 +131,7 @@ def _set(priority: Array, heap: Array, position: Array, size: Array, ids: Ints, 
         _sift(priority, heap, position, size[0], position[entry])
 
 
-@njit(cache=True)
+@compiled
 def _remove(priority: Array, heap: Array, position: Array, size: Array, ids: Ints) -> None:
     for j in range(len(ids)):
         at = position[ids[j]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hindsight.compiled import compiled
 from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
 from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
@@ -144,7 +144,7 @@ class RankOrder:
         _fill(self._blocks, entries[order].astype(np.int32), priorities[order])
 
 
-@njit(cache=True)
+@compiled
 def _search(sums: Floats64, coarse: Floats64, targets: Floats64) -> Ints:
     """For each target the first rank whose sum exceeds it; the last rank if none does."""
     ranks = np.empty(len(targets), np.int64)
@@ -163,7 +163,7 @@ def _search(sums: Floats64, coarse: Floats64, targets: Floats64) -> Ints:
     return ranks
 
 
-@njit(cache=True)
+@compiled
 def _position(b: Blocks, block: int, entry: int) -> int:
     """Where an entry is in its block."""
     row = b.entries[block]
@@ -173,7 +173,7 @@ def _position(b: Blocks, block: int, entry: int) -> int:
     return position
 
 
-@njit(cache=True)
+@compiled
 def _take_out(b: Blocks, entry: int) -> None:
     block = b.block[entry]
     row, keys, n = b.entries[block], b.keys[block], b.counts[block]
@@ -193,14 +193,14 @@ def _take_out(b: Blocks, entry: int) -> None:
         _stand(b, b.size[0], block, 0.0)
 
 
-@njit(cache=True)
+@compiled
 def _stand(b: Blocks, at: int, block: int, bound: float) -> None:
     b.order[at] = block
     b.place[block] = at
     b.bound[at] = bound
 
 
-@njit(cache=True)
+@compiled
 def _put_in(b: Blocks, entry: int, key: float) -> None:
     low, high = 0, b.size[0] - 1  # the first block whose last entry does not come before the new one, or the last block
     while low < high:
@@ -240,7 +240,7 @@ def _put_in(b: Blocks, entry: int, key: float) -> None:
     b.size[1] += 1
 
 
-@njit(cache=True)
+@compiled
 def _split(b: Blocks, at: int) -> None:
     """Move the second half of a full block into a free one behind it."""
     old, new = b.order[at], b.order[b.size[0]]
@@ -256,7 +256,7 @@ def _split(b: Blocks, at: int) -> None:
     b.bound[at] = b.keys[old, half - 1]
 
 
-@njit(cache=True)
+@compiled
 def _pack(b: Blocks) -> None:
     """Spread all entries over as few blocks as PACKED allows."""
     total = b.size[1]
@@ -270,7 +270,7 @@ def _pack(b: Blocks) -> None:
     _fill(b, ids, keys)
 
 
-@njit(cache=True)
+@compiled
 def _fill(b: Blocks, ids: Array, keys: Array) -> None:
     """Hold these entries, given in their order, and no others."""
     total = len(ids)
@@ -286,7 +286,7 @@ def _fill(b: Blocks, ids: Array, keys: Array) -> None:
     b.size[1] = total
 
 
-@njit(cache=True)
+@compiled
 def _set(b: Blocks, ids: Ints, values: Array) -> None:
     for j in range(len(ids)):
         if b.block[ids[j]] >= 0:
@@ -294,14 +294,14 @@ def _set(b: Blocks, ids: Ints, values: Array) -> None:
         _put_in(b, ids[j], values[j])
 
 
-@njit(cache=True)
+@compiled
 def _remove(b: Blocks, ids: Ints) -> None:
     for j in range(len(ids)):
         if b.block[ids[j]] >= 0:
             _take_out(b, ids[j])
 
 
-@njit(cache=True)
+@compiled
 def _priority(b: Blocks, ids: Ints) -> Floats64:
     found = np.zeros(len(ids))
     for j in range(len(ids)):
@@ -311,7 +311,7 @@ def _priority(b: Blocks, ids: Ints) -> Floats64:
     return found
 
 
-@njit(cache=True)
+@compiled
 def _ends(b: Blocks) -> Ints:
     """By place: how many entries there are up to the end of the block."""
     ends = np.empty(b.size[0], np.int64)
@@ -322,7 +322,7 @@ def _ends(b: Blocks) -> Ints:
     return ends
 
 
-@njit(cache=True)
+@compiled
 def _rank(b: Blocks, ids: Ints) -> Ints:
     ends = _ends(b)
     ranks = np.empty(len(ids), np.int64)
@@ -332,7 +332,7 @@ def _rank(b: Blocks, ids: Ints) -> Ints:
     return ranks
 
 
-@njit(cache=True)
+@compiled
 def _at(b: Blocks, ranks: Ints) -> Ints:
     ends = _ends(b)
     ids = np.empty(len(ranks), np.int64)

@@ -33,12 +33,13 @@ class ReplayConfig:
 
     buffer_size: Count = 1_000_000
     """Stored transitions."""
-    goal_rule: Literal["future", "final", "episode", "random"] = "future"
-    """Which achieved goals stand in for the desired one."""
+    goal_rule: str = "future"
+    """Which achieved goals stand in for the desired one: future, final, episode or random."""
     goals_chosen: Literal["sampled", "stored"] = "sampled"
     """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is stored (HPER)."""
     replay_k: RateSchedule = Schedule.parse(4.0)
-    """Alternate goals per actual goal: k/(1+k) of every batch is relabelled. 0 turns hindsight off."""
+    """Alternate goals per actual goal; 0 turns hindsight off. Chosen when sampled: k/(1+k) of every batch. Chosen when
+    stored: about k per transition, by `goal_numbers`; two queues are also drawn 1 : k."""
     goal_numbers: GoalNumbers = "early_doubled"
     """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T - t)/(T + 1)."""
     drop_achieved: ShareSchedule = Schedule.parse(0.0)
@@ -58,6 +59,9 @@ class ReplayConfig:
 def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
     """Raise HindsightError naming settings that do not go together, or that nothing would read."""
     stored, prioritised = replay.goals_chosen == "stored", priority.sampling != "uniform"
+    if replay.goal_rule not in RULES:
+        known = ", ".join(RULES)
+        raise HindsightError(f"unknown replay.goal_rule {replay.goal_rule!r}: choose from {known}")
     refused = (
         (
             stored and replay.goal_rule == "random",

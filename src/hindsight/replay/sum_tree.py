@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hindsight.compiled import compiled
 from hindsight.errors import HindsightError
 from hindsight.replay.priority_index import check_ids, check_priorities, distinct, strata
 from hindsight.saving.tree import State, fitting
@@ -91,7 +91,7 @@ class SumTree:
         _sum_up(self._tree, self._starts)
 
 
-@njit(cache=True)
+@compiled
 def _set(tree: Floats64, starts: Ints, count: Ints, ids: Ints, values: Floats64) -> None:
     for j in range(len(ids)):
         count[0] += (values[j] > 0.0) - (tree[ids[j]] > 0.0)
@@ -107,7 +107,7 @@ def _set(tree: Floats64, starts: Ints, count: Ints, ids: Ints, values: Floats64)
             tree[starts[level + 1] + node] = total
 
 
-@njit(cache=True)
+@compiled
 def _sum_up(tree: Floats64, starts: Ints) -> None:
     """All sums, from those of the entries."""
     for level in range(len(starts) - 2):
@@ -118,7 +118,7 @@ def _sum_up(tree: Floats64, starts: Ints) -> None:
             tree[starts[level + 1] + node] = total
 
 
-@njit(cache=True)
+@compiled
 def _draw(tree: Floats64, starts: Ints, targets: Floats64) -> Ints:
     """The entries in whose share of the total the targets fall. Only nodes with a positive sum are entered."""
     ids = np.empty(len(targets), np.int64)

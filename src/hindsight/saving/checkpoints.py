@@ -12,11 +12,11 @@ A checkpoint is written into a directory whose name ends in .part, synced, and r
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,9 @@ from typing import Any, Literal
 from hindsight.errors import HindsightError
 from hindsight.saving.files import (
     FileSum,
+    is_plain,
     is_sealed,
+    read_file,
     read_json,
     read_tensors,
     sealed,
@@ -39,6 +41,7 @@ from hindsight.saving.tree import Learning, State, join, split
 FORMAT = 1
 MANIFEST, STATE, CONFIG = "manifest.json", "state.json", "config.json"
 _NAME = re.compile(r"\d{8,12}")
+_LEFT = re.compile(r"\d{8,12}\.(part|gone)(-\d+)?")
 _FILE = re.compile(r"[a-z_]{1,40}\.(json|jsonl|safetensors)")
 
 
@@ -78,7 +81,7 @@ class Checkpoint:
 
     @property
     def metrics(self) -> bytes:
-        return (self.path / METRICS).read_bytes()
+        return read_file(self.path / METRICS)
 
     def load(self) -> State:
         """The state that was saved."""
@@ -99,13 +102,15 @@ class Checkpoints:
 
     def names(self) -> list[str]:
         """All of them, newest first."""
-        if not self.directory.is_dir():
+        if not _is(self.directory, "dir"):
             return []
         found = [p.name for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and _is(p, "dir")]
         return sorted(found, key=int, reverse=True)
 
     def write(self, snapshot: Snapshot) -> Checkpoint:
         """Write a checkpoint, and remove those that are not kept. Raises OSError, and then nothing has changed."""
+        if self.directory.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link")
         self.directory.mkdir(exist_ok=True)
         self._sweep()
         name = f"{snapshot.cycle:08d}"
@@ -179,16 +184,42 @@ class Checkpoints:
         return -1.0 if rate is None else float(rate)
 
     def _discard(self, name: str) -> None:
-        """Remove a checkpoint: renamed first, so that it is never there in part under its own name."""
-        if name in self.names():
-            os.rename(self.directory / name, self.directory / f"{name}.gone")
-            shutil.rmtree(self.directory / f"{name}.gone")
+        """Remove a checkpoint: renamed first, so that it is never there in part under its own name.
+
+        Removed are the files that its manifest names. Without a manifest that can be believed nobody knows whose it is:
+        it is set aside.
+        """
+        if name not in self.names():
+            return
+        try:
+            files = read_manifest(self.directory / name)["files"]
+        except HindsightError:
+            os.rename(self.directory / name, self._free(f"{name}.broken"))
+            return
+        gone = self._free(f"{name}.gone")
+        os.rename(self.directory / name, gone)
+        _remove(gone, [*files, MANIFEST])
+
+    def _free(self, name: str) -> Path:
+        """A path that is not taken: `name`, or with a number after it."""
+        names = (name if i == 1 else f"{name}-{i}" for i in range(1, 10**6))
+        return next(path for n in names if not os.path.lexists(path := self.directory / n))
 
     def _sweep(self) -> None:
-        """Remove what a killed process left behind."""
+        """Remove what a killed process left behind: directories with nothing in them but files as a checkpoint has."""
         for path in self.directory.iterdir():
-            if path.suffix in (".part", ".gone") and _NAME.fullmatch(path.stem) and _is(path, "dir"):
-                shutil.rmtree(path)
+            if _LEFT.fullmatch(path.name) and _is(path, "dir"):
+                names = os.listdir(path)
+                if all(_FILE.fullmatch(name) and _is(path / name, "file") for name in names):
+                    _remove(path, names)
+
+
+def _remove(directory: Path, files: Iterable[str]) -> None:
+    """Remove these files, and the directory if nothing else is in it."""
+    for name in files:
+        (directory / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        directory.rmdir()
 
 
 def restore(learning: Learning, checkpoint: Checkpoint) -> None:
@@ -210,7 +241,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             raise HindsightError(f"the SHA-256 of {MANIFEST} differs")
         if type(data.get("format")) is int and data["format"] > FORMAT:
             raise NewerFormat(f"checkpoint {path} is of a newer Hindsight (format {data['format']}): update to read it")
-        if sealed({k: v for k, v in data.items() if k != "sha256"}) != (path / MANIFEST).read_bytes():
+        if sealed({k: v for k, v in data.items() if k != "sha256"}) != read_file(path / MANIFEST):
             raise HindsightError(f"{MANIFEST} has been changed")
         files = {name: FileSum(int(sums["bytes"]), str(sums["sha256"])) for name, sums in data["files"].items()}
         wrong = [name for name in files if not _FILE.fullmatch(name) or name == MANIFEST]
@@ -227,7 +258,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def _is(path: Path, kind: Literal["file", "dir"]) -> bool:
     """Whether there is a file or a directory of that name, and not a link to one that may be anywhere."""
-    return not path.is_symlink() and (path.is_file() if kind == "file" else path.is_dir())
+    return is_plain(path) if kind == "file" else not path.is_symlink() and path.is_dir()
 
 
 class NewerFormat(HindsightError):

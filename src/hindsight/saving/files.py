@@ -1,13 +1,15 @@
-"""Files that are there whole or not at all, and reading that never runs code.
+"""Files that are there whole or not at all, and reading that never runs code, follows a link, or waits for a pipe.
 
 Tensors are written in the safetensors format, straight from the arrays' memory, and hashed on the way.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +23,7 @@ from hindsight.types import Array
 
 CHUNK = 1 << 22
 JSON_LIMIT = 64 << 20
+FILE_LIMIT = 4 << 30
 _DTYPES = {"float": "F", "int": "I", "uint": "U"}
 
 
@@ -40,9 +43,15 @@ def write_aside(path: Path, content: bytes) -> None:
 
 
 def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> FileSum:
-    """Write the parts one after the other, wait until they are on the disk, and return what was written."""
+    """Write the parts one after the other, wait until they are on the disk, and return what was written.
+
+    The file is always a new one: what had the name, be it a link to somewhere else, is removed first and not written
+    through.
+    """
     digest, size = hashlib.sha256(), 0
-    with open(path, "wb", buffering=0) as file:
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "wb", buffering=0) as file:
         for part in parts:
             for start in range(0, len(part), CHUNK):
                 chunk = memoryview(part)[start : start + CHUNK]
@@ -81,8 +90,46 @@ def tensor_parts(tensors: dict[str, Array], metadata: dict[str, str] | None = No
         yield memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
+def read_file(path: Path, limit: int = FILE_LIMIT) -> bytes:
+    """The content of a plain file: no link, no pipe, no device, and not more than `limit` bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise HindsightError(f"{path} is a link: nothing in a run may be one") from None
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise HindsightError(f"{path} is not a plain file")
+        if found.st_size > limit:
+            raise HindsightError(f"{path} is too large: more than {limit >> 20} MiB")
+        return file.read(limit)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether there is a plain file of that name: no link, no pipe, no device."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def refuse_links(directory: Path) -> None:
+    """Raise HindsightError if anything in a directory is neither a file nor a directory of its own."""
+    for where, directories, files in os.walk(directory):
+        for path in (Path(where, name) for name in (*directories, *files)):
+            if path.is_symlink():
+                raise HindsightError(f"{path} is a link: nothing in a run may be one; remove it, if it is yours")
+        for path in (Path(where, name) for name in files):
+            if not is_plain(path):
+                raise HindsightError(f"{path} is neither a file nor a directory; remove it, if it is yours")
+
+
 def read_tensors(path: Path) -> dict[str, Array]:
     """The arrays of a safetensors file."""
+    if not is_plain(path):
+        raise HindsightError(f"{path} is not a plain file")
     try:
         with safe_open(path, framework="np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
@@ -92,10 +139,10 @@ def read_tensors(path: Path) -> dict[str, Array]:
 
 def read_json(path: Path, limit: int = JSON_LIMIT) -> dict[str, Any]:
     """The JSON object in a file."""
-    if path.stat().st_size > limit:
-        raise HindsightError(f"{path} is too large: more than {limit >> 20} MiB")
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_file(path, limit))
+    except HindsightError:
+        raise
     except (ValueError, RecursionError) as error:
         raise HindsightError(f"{path} is not JSON: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from hindsight.errors import HindsightError
+from hindsight.saving.files import FILE_LIMIT, is_plain
 
 METRICS = "metrics.jsonl"
 
@@ -17,8 +18,10 @@ def read_metrics(run: Path, tail: int | None = None) -> list[dict[str, float]]:
     A last line that is cut is left out: it is being written, or was when the process was killed.
     """
     path = run / METRICS
-    if not path.is_file():
+    if not path.exists():
         raise HindsightError(f"{run} has no {METRICS}")
+    if not is_plain(path) or path.stat().st_size > FILE_LIMIT:
+        raise HindsightError(f"{path} is no plain file, or too large")
     with open(path, "rb") as file:
         start = 0 if tail is None else max(0, file.seek(0, os.SEEK_END) - tail)
         file.seek(start)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, say
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, Snapshot
 
 WhenFailed = Literal["continue", "stop"]
@@ -22,8 +21,16 @@ class SaveFailed(HindsightError):
 class Saver:
     """Writes one checkpoint at a time, on a thread of its own. A failure is told once it is known, or is raised."""
 
-    def __init__(self, checkpoints: Checkpoints, when_failed: WhenFailed = "stop", stalled: float = 0.0) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        when_failed: WhenFailed = "stop",
+        stalled: float = 0.0,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self.checkpoints = checkpoints
+        self.check = check
+        """Called before anything is written; raises OSError if it must not be."""
         self.when_failed = when_failed
         self.stalled = stalled
         """Seconds that training has waited for checkpoints so far."""
@@ -31,6 +38,7 @@ class Saver:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Checkpoint] | None = None
         self._started = time.monotonic()
+        self._failing: set[Path] = set()  # has been told, and is not told again until it was written once more
 
     def minutes_since(self) -> float:
         """Minutes since the last checkpoint was begun."""
@@ -41,8 +49,12 @@ class Saver:
         start = time.perf_counter()
         self.wait()
         self._started = time.monotonic()
-        self._writing = self._pool.submit(self.checkpoints.write, snapshot())
+        self._writing = self._pool.submit(self._write, snapshot())
         self.stalled += time.perf_counter() - start
+
+    def _write(self, snapshot: Snapshot) -> Checkpoint:
+        self.check()
+        return self.checkpoints.write(snapshot)
 
     def poll(self) -> None:
         """Tell of a failure if there is one to tell of."""
@@ -55,17 +67,28 @@ class Saver:
         if writing is not None:
             self.attempt(self.checkpoints.directory, writing.result, self._keep)
 
-    def attempt(self, path: Path, write: Callable[[], Any], then: Callable[[Any], None] | None = None) -> bool:
-        """Write something. Where that fails, say so and return False, or, if the settings say so, raise SaveFailed."""
+    def attempt(
+        self,
+        path: Path,
+        write: Callable[[], Any],
+        then: Callable[[Any], None] | None = None,
+        vital: bool = True,
+    ) -> bool:
+        """Write something. Where that fails, say so once and return False, or, if the settings say so and it is vital,
+        raise SaveFailed."""
         try:
+            self.check()
             result = write()
         except OSError as error:
             last = f"the last good checkpoint is {self.last.path}" if self.last else "there is no checkpoint yet"
             reason = f"cannot write to {path}: {error.strerror or error}; {last}"
-            if self.when_failed == "stop":
+            if self.when_failed == "stop" and vital:
                 raise SaveFailed(reason) from None
-            print(f"hindsight: {reason}; going on", file=sys.stderr, flush=True)
+            if path not in self._failing:
+                say(f"{reason}; going on")
+            self._failing.add(path)
             return False
+        self._failing.discard(path)
         if then is not None:
             then(result)
         return True

@@ -63,6 +63,28 @@ def join(tensors: dict[str, Array], values: State) -> State:
     return values
 
 
+def storable(value: Any, name: str) -> Any:
+    """A state as a checkpoint can hold it: numbers of NumPy as plain ones, tuples as lists. Raises HindsightError that
+    names what it cannot hold."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value
+    if isinstance(value, dict):
+        wrong = [key for key in value if not isinstance(key, str) or "/" in key]
+        if wrong:
+            raise HindsightError(f"{name} has the key {wrong[0]!r}: keys must be text without /")
+        return {key: storable(inner, f"{name}.{key}") for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        if any(isinstance(inner, np.ndarray) for inner in value):
+            raise HindsightError(f"{name} is a list of arrays: put them into a dict, or make them one array")
+        return [storable(inner, name) for inner in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    raise HindsightError(f"{name} is of type {kind}: only arrays of numbers and JSON values can be saved")
+
+
 def export_pytree(tree: Any) -> State:
     """The leaves of a JAX tree (parameters, optimiser states) as copies, by the names in it."""
     import jax

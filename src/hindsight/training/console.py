@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 from rich.console import Console
@@ -19,6 +20,8 @@ class Display:
         self.quiet = quiet
         self.console = Console()
         self.success = "-"
+        # A bar replaces stdout and stderr while it is shown: two threads would restore each other's.
+        self.has_bar = self.console.is_terminal and threading.current_thread() is threading.main_thread()
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -28,7 +31,7 @@ class Display:
             TextColumn("· left"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=quiet or not self.console.is_terminal,
+            disable=quiet or not self.has_bar,
         )
         self._task = self._bar.add_task(config.env, total=config.steps, success="-")
 
@@ -42,10 +45,19 @@ class Display:
         self._bar.stop()
 
     def show(self, progress: TrainingProgress) -> None:
+        """Show it, if it can be shown: a log file on a full disk is no reason to stop."""
+        try:
+            self._show(progress)
+        except BrokenPipeError:  # whoever read our output has gone: that is how one stops a pipe
+            raise
+        except OSError:
+            pass
+
+    def _show(self, progress: TrainingProgress) -> None:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
         self._bar.update(self._task, completed=min(progress.step, progress.steps), success=self.success)
-        if progress.evaluation is not None and not self.quiet and not self.console.is_terminal:
+        if progress.evaluation is not None and not self.quiet and not self.has_bar:
             seconds = progress.metrics["time/total"]
             left = seconds * max(progress.steps - progress.step, 0) / progress.step
             self.console.print(

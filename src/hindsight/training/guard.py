@@ -1,4 +1,7 @@
-"""The guard against NaN and infinity: learning stops before they spread, and shows what brought them."""
+"""The guard against NaN and infinity: learning stops before they spread, and shows what brought them.
+
+Loops look at what they collect and learn. Whoever saves looks once more (`check_saved`), so that no loop can forget to.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.replay.batch import Batch
+from hindsight.saving.tree import State, split
 from hindsight.types import Array
 
 
@@ -45,5 +49,21 @@ def check_parameters(state: Any, step: int, batch: Batch) -> None:
     for path, leaf in jax.tree.leaves_with_path(state):
         if not np.isfinite(np.asarray(leaf)).all():
             name = jax.tree_util.keystr(path, simple=True, separator="/")
-            message = f"the parameters {name} are not finite at step {step}: learning has diverged; "
-            raise Diverged(message + "try a lower learning rate", batch._asdict())
+            raise _diverged(name, step, batch._asdict())
+
+
+OBSERVED = ("replay", "rollouts", "envs")
+"""Parts of a state that need not be finite: episodes were looked at when they came; what an env keeps is its own."""
+
+
+def check_saved(state: State, step: int) -> None:
+    """What is about to be saved must be finite: the parts of a checkpoint, or a policy."""
+    tensors, _ = split({name: part for name, part in state.items() if name not in OBSERVED})
+    for name, tensor in tensors.items():
+        if not np.isfinite(tensor).all():
+            raise _diverged(name, step, tensors)
+
+
+def _diverged(name: str, step: int, batch: Mapping[str, Any]) -> Diverged:
+    message = f"the parameters {name} are not finite at step {step}: learning has diverged; "
+    return Diverged(message + "try a lower learning rate", batch)

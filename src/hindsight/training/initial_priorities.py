@@ -45,7 +45,7 @@ class InitialPriorities:
         error, value = (np.concatenate(column)[: len(pairs)] for column in columns)
         return TDErrors(error, value)
 
-    def fit(self, state: Any, sample: Sample, td: TDErrors) -> None:
+    def fit_predictor(self, state: Any, sample: Sample, td: TDErrors) -> None:
         """The model, if there is one, learns from what was sampled."""
         if self.state is not None:
             self.state, _ = self.model.fit(self.state, state.scale, sample.batch, td)

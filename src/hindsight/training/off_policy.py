@@ -2,7 +2,8 @@
 
 The comments in `train` quote the lines of Algorithm 2, hindsight prioritised experience replay. With goals that are
 chosen when sampled and no priorities, the same loop is Algorithm 1, hindsight experience replay: then `store` makes no
-pairs, `push` does nothing, and `sample` picks the future states.
+pairs, `push` does nothing, and `sample` picks the future states. Unlike in the paper, the updates follow a whole cycle
+of episodes instead of each one.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from hindsight.episodes import Episodes
 from hindsight.networks import average
 from hindsight.normalizer import Normalizer
 from hindsight.replay.replay import make_replay
-from hindsight.training import state
 from hindsight.training.guard import check_episodes, check_losses, check_parameters
 from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.progress import Progress, Reporter, Score, by_collector, collected
 from hindsight.training.replay_metrics import Means, replay_metrics
 from hindsight.training.rollouts import Rollouts
+from hindsight.training.state import Generator as SavedGenerator
+from hindsight.training.state import LoopState, Tree
 
 UPDATES = 0x5EED
 """Sets the random keys of updates apart from that of the first parameters."""
@@ -41,20 +43,20 @@ class OffPolicy:
         self.spec = spec
         self.agent = make_off_policy_agent(config.agent, spec)
         self.replay = make_replay(spec, config.replay, config.priority)
-        self.initial = InitialPriorities(config, self.agent)
+        self.initial_priorities = InitialPriorities(config, self.agent)
         self.normalizer = Normalizer.of(spec, config.agent)
         self.collector = Collector(envs, spec)
         self.rollouts = Rollouts(config, spec, self.agent, self.collector)
         self.reporter = Reporter(config, spec, self._score)
         learner = self.agent.init(jax.random.key(config.seed))
-        self.policy = state.Tree(self.agent.actor(learner).params)
-        self.generator = state.Generator(config.seed)
-        self.state = state.LoopState(
+        self.averaged = Tree(self.agent.actor(learner).params)
+        self.generator = SavedGenerator(config.seed)
+        self.state = LoopState(
             learner,
-            policy=self.policy,
+            averaged=self.averaged,
             normalizer=self.normalizer,
             replay=self.replay,
-            initial=self.initial,
+            initial_priorities=self.initial_priorities,
             rollouts=self.rollouts,
             rng=self.generator,
             envs=envs,
@@ -68,7 +70,7 @@ class OffPolicy:
         while now.step < config.steps:
             progress = now.step / config.steps
 
-            # "Observe trajectory T"
+            # "Observe trajectory T". With overlap it was begun a cycle ago, by the actor of then.
             episodes = self.rollouts.take(now.cycle + 1, actor, progress)
             check_episodes(episodes, now.step)
             now.cycle += 1
@@ -81,12 +83,13 @@ class OffPolicy:
             if config.overlap and now.step < config.steps:
                 self.rollouts.begin(now.cycle + 1, agent.actor(now.learner), now.step / config.steps)
 
-            # "Sample num_goals number of goals; append transition with sampled goals and actual goal"
+            # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append transition with sampled goals
+            # and actual goal": `goal_number` in replay/pairs.py, whose default follows the paper's published code.
             pairs = replay.store(episodes, progress, rng)
-            # "Compute priority delta for each goal appended transition"
-            td = self.initial.td_errors(now.learner, replay, pairs)
-            # "Push goal appended transition to priority queue P1 (P2)"
-            replay.push(pairs, td)
+            # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": `td_errors` of the agent.
+            new_td = self.initial_priorities.td_errors(now.learner, replay, pairs)
+            # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in replay/priorities.py.
+            replay.push(pairs, new_td)
             clock.lap("replay")
 
             means = Means()
@@ -101,17 +104,17 @@ class OffPolicy:
                 means.add(learned, "learn/", updates)
                 check_losses(means(), now.step, sample.batch._asdict() | td._asdict())
                 clock.lap("learn")
-                # What was replayed is pushed again, with the TD errors that it had then.
-                self.initial.fit(now.learner, sample, td)
+                self.initial_priorities.fit_predictor(now.learner, sample, td)
+                # Not in Algorithm 2, but in prioritised replay: what was replayed is pushed again.
                 replay.push(sample.pairs, td, sample.sampled_at)
                 clock.lap("replay")
             check_parameters(now.learner, now.step, sample.batch)
 
             # Evaluate without exploration.
             actor = agent.actor(now.learner)
-            self.policy.value = average(self.policy.value, actor.params, config.policy_ema)
-            averaged = Actor(actor.shape, self.policy.value, actor.scale)
-            yield self.reporter.report(now, averaged, means() | self._collected(episodes), clock)
+            self.averaged.value = average(self.averaged.value, actor.params, config.policy_ema)
+            policy = Actor(actor.shape, self.averaged.value, actor.scale)
+            yield self.reporter.report(now, policy, means() | self._collected(episodes), clock)
             clock.lap("write")
 
     def _draws(self) -> list[int]:

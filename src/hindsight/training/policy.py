@@ -18,7 +18,8 @@ from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Scale
-from hindsight.saving.files import tensor_parts, write_aside
+from hindsight.saving.files import JSON_LIMIT, is_plain, read_file, tensor_parts, write_aside
+from hindsight.saving.tree import State, export_pytree
 from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
@@ -46,6 +47,11 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"Policy({self.env}, trained by {self.settings.get('method', '?')})"
+
+    def export_state(self) -> State:
+        """All its numbers, by name."""
+        scale = {name: np.asarray(value) for name, value in self.actor.scale._asdict().items()}
+        return {"policy": export_pytree(self.actor.params), "scale": scale}
 
     def act(self, observation: Floats, goal: Floats) -> Array:
         """Actions for features [n, o] and [n, g]."""
@@ -75,13 +81,11 @@ class Policy:
                 f"this policy of {self.env} takes observations of shape {self.observation.shape} and goals of shape "
                 f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
             )
-        actions = act(self.observation(values), self.goal(goals))
+        space = self.actor.shape.actions
+        actions = space.inside(act(self.observation(values), self.goal(goals)))
         if not single:
             return actions
-        discrete = self.actor.shape.actions.discrete
-        if discrete:
-            return int(actions[0])
-        return self.actor.shape.actions.inside(actions[0])
+        return int(actions[0]) if space.discrete else actions[0]
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed. The tensors' file bears SHA-256 of both."""
@@ -96,7 +100,7 @@ class Policy:
             "goal": asdict(self.goal),
         }
         text = json.dumps(description, indent=2).encode()
-        if not (directory / DESCRIPTION).is_file() or (directory / DESCRIPTION).read_bytes() != text:
+        if not is_plain(directory / DESCRIPTION) or read_file(directory / DESCRIPTION) != text:
             write_aside(directory / DESCRIPTION, text)
         write_aside(directory / TENSORS, tensors_file(tensors, text))
 
@@ -104,15 +108,21 @@ class Policy:
     def load(directory: Path) -> Policy:
         """The policy saved in a run directory. Raises HindsightError if the files are missing, broken or foreign."""
         for name in (TENSORS, DESCRIPTION):
-            if not (directory / name).is_file():
+            if not (directory / name).exists():
                 raise HindsightError(f"no policy in {directory}: {name} is missing")
         try:
-            data = json.loads((directory / DESCRIPTION).read_bytes())
+            description = read_file(directory / DESCRIPTION, JSON_LIMIT)
+            data = json.loads(description)
             if data["format"] > FORMAT:
                 raise HindsightError(
                     f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
                 )
-            tensors = load_tensors((directory / TENSORS).read_bytes())
+            if data["format"] < FORMAT:
+                raise HindsightError(f"{directory / DESCRIPTION} is of an older Hindsight: train it again")
+            content = read_file(directory / TENSORS)
+            tensors = load_tensors(content)
+            if bears_sums(content) and tensors_file(tensors, description) != content:
+                raise HindsightError(f"the policy in {directory} is broken: its SHA-256 differs")
             return _assemble(data, tensors)
         except HindsightError:
             raise
@@ -127,7 +137,15 @@ def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
     return b"".join(tensor_parts(tensors, metadata))
 
 
+def bears_sums(content: bytes) -> bool:
+    """Whether a file of tensors says what its SHA-256 must be, as all do that were not made by an old version."""
+    size = int.from_bytes(content[:8], "little")
+    return "tensors" in json.loads(content[8 : 8 + size]).get("__metadata__", {})
+
+
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
+    if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        raise ValueError("its numbers are not finite")
     observation, goal = (
         Features(tuple(map(int, data[key]["shape"])), int(data[key]["categories"])) for key in ("observation", "goal")
     )
@@ -182,3 +200,8 @@ def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:
     for name, value in sorted(parameters.items()):
         found |= _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
     return found
+
+
+def load(run: str | Path) -> Policy:
+    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
+    return Policy.load(Path(run))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import html
 import json
 import os
@@ -13,12 +12,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, printable
 from hindsight.saving.checkpoints import Checkpoints
-from hindsight.saving.files import write_aside
+from hindsight.saving.files import JSON_LIMIT, read_file, read_json, write_aside
+from hindsight.saving.lock import is_held
 from hindsight.saving.metrics import read_metrics
 from hindsight.settings import plain
 from hindsight.training.policy import Policy
+from hindsight.training.trust import mark
 
 if TYPE_CHECKING:  # the settings of agents stand beside their learners, which need JAX
     from hindsight.config import TrainConfig
@@ -74,7 +75,8 @@ class Run:
 
     @staticmethod
     def create(config: TrainConfig, path: Path | str | None = None) -> Run:
-        """Make the directory. A given path must not exist; without one, a free name under runs/ is taken."""
+        """Make the directory. A given path must not exist, or be empty; without one, a free name under runs/ is
+        taken."""
         content = config_file(config)
         if path is None:
             name = f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.method}-seed{config.seed}"
@@ -82,11 +84,12 @@ class Run:
             directory = next(p for p in taken if not p.exists())
         else:
             directory = Path(path)
-            if directory.exists():
+            if directory.exists() and not _is_empty(directory):
                 raise HindsightError(f"run directory {directory} exists: choose another, or remove it")
         try:
-            directory.mkdir(parents=True)
+            directory.mkdir(parents=True, exist_ok=True)
             write_aside(directory / CONFIG, content)
+            mark(directory, config.env, config.env_kwargs)
         except OSError as error:
             raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
         return Run(directory, config)
@@ -113,22 +116,19 @@ class Run:
     @property
     def is_locked(self) -> bool:
         """Whether a process is training it now."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_held(self.path)
 
     @property
     def summary(self) -> dict[str, Any]:
         try:
-            data: dict[str, Any] = json.loads((self.path / SUMMARY).read_bytes())
+            return read_json(self.path / SUMMARY)
         except (OSError, ValueError):
             raise HindsightError(f"{self.path} has no readable {SUMMARY}") from None
-        return data
+
+
+def _is_empty(directory: Path) -> bool:
+    """Whether nothing is in it, or only what a process leaves that is killed while it begins a run."""
+    return directory.is_dir() and {path.name for path in directory.iterdir()} <= {f"{CONFIG}.part"}
 
 
 def config_file(config: TrainConfig) -> bytes:
@@ -143,16 +143,27 @@ def read_config(path: Path) -> TrainConfig:
     """The config in a JSON file."""
     if path.is_dir():
         path = path / CONFIG
-    if not path.is_file():
+    if not path.exists():
         raise HindsightError(
             f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
         )
     from hindsight.config import from_json
 
+    content = read_file(path, JSON_LIMIT)
     try:
-        return from_json(json.loads(path.read_bytes()))
+        data = json.loads(content)
+        _refuse_control(data)
+        return from_json(data)
     except (ValueError, TypeError, RecursionError) as error:
         raise HindsightError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def _refuse_control(value: Any) -> None:
+    """Text in settings is shown: it may have no characters that a terminal obeys, and none that cannot be written."""
+    if isinstance(value, str) and not value.isprintable():
+        raise HindsightError(f"a setting has characters that cannot be printed: {printable(value)[:100]}")
+    for inner in [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _refuse_control(inner)
 
 
 def machine() -> dict[str, Any]:

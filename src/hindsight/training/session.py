@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from hindsight.saving.checkpoints import Checkpoint
+from hindsight.saving.lock import RunLock
 from hindsight.training.console import Display
 from hindsight.training.progress import Progress
+from hindsight.training.reopen import Reopened
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 from hindsight.training.writer import RunWriter
@@ -23,31 +23,27 @@ Logger = Callable[[dict[str, float], int], Any]
 def follow(
     training: Iterable[Progress],
     run: Run,
-    resumed: Checkpoint | None = None,
+    reopened: Reopened | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
 ) -> None:
     """Let a training go on until it is done, a callback stops it, or a signal does: that is raised, once all is saved.
 
-    SIGINT becomes KeyboardInterrupt, SIGTERM SystemExit(143).
+    SIGINT becomes KeyboardInterrupt, SIGTERM SystemExit(143), SIGHUP SystemExit(129).
     """
-    with StopSignals() as stop, RunWriter(run, resumed) as writer, Display(run.config, quiet) as display:
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopSignals())
+        stop.check(f"stopped before the first cycle; to resume: hindsight resume {run.path}")
+        lock = reopened.lock if reopened else stack.enter_context(RunLock(run.path))
+        writer = stack.enter_context(RunWriter(run, lock, reopened.checkpoint if reopened else None))
+        display = stack.enter_context(Display(run.config, quiet))
         for progress in training:
             writer.write(progress)
             display.show(progress)
             if logger is not None:
                 logger(dict(progress.metrics), progress.step)
             answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
-            if stop.received is not None:
-                _stop(stop.received, run, progress)
+            stop.check(f"stopped at step {progress.step}; to resume: hindsight resume {run.path}")
             if any(answers):
                 break
-
-
-def _stop(received: signal.Signals, run: Run, progress: Progress) -> None:
-    message = f"stopped at step {progress.step}; to go on: hindsight resume {run.path}"
-    if received == signal.SIGINT:
-        raise KeyboardInterrupt(message)
-    print(f"hindsight: {message}", file=sys.stderr)
-    raise SystemExit(143)

@@ -8,15 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from safetensors import safe_open
-from tensorboardX.record_writer import masked_crc32c
-
 from hindsight.errors import HindsightError
+from hindsight.saving.appended import checksum as checksum_of
 from hindsight.saving.checkpoints import CONFIG, MANIFEST, Checkpoint, Checkpoints
-from hindsight.saving.files import is_sealed, read_json, read_tensors
+from hindsight.saving.files import is_plain, is_sealed, read_file, read_json
+from hindsight.saving.lock import LOCK
 from hindsight.saving.metrics import METRICS, read_metrics
-from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, tensors_file
+from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, bears_sums
 from hindsight.training.run import SUMMARY, read_config
+from hindsight.training.trust import MARK
 
 
 class Finding(NamedTuple):
@@ -40,13 +40,23 @@ def verify(run: Path | str) -> list[Finding]:
         SUMMARY: _summary,
         DESCRIPTION: _policy,
         TENSORS: _policy,
+        LOCK: lambda path, newest: "",
+        MARK: lambda path, newest: "",
     }
     known = {finding.file for finding in findings}
-    for file in sorted(p for p in path.rglob("*") if p.is_file() and str(p.relative_to(path)) not in known):
+    for file in sorted(p for p in path.rglob("*") if p.is_symlink() or not p.is_dir()):
         name = str(file.relative_to(path))
+        if name in known:
+            continue
+        if not is_plain(file):
+            findings.append(Finding(name, "BROKEN", "is a link, or no file: nothing in a run may be one"))
+            continue
         check = _events if name.startswith("tensorboard") else checks.get(name)
-        if file.suffix == ".part" or file.parent.suffix in (".part", ".gone"):
+        kind = file.parent.suffix.partition("-")[0]
+        if file.suffix == ".part" or kind in (".part", ".gone"):
             findings.append(Finding(name, "note", "left by a process that was killed while it saved"))
+        elif kind == ".broken":
+            findings.append(Finding(name, "note", "of a checkpoint that was broken, and was set aside"))
         elif check is None:
             findings.append(Finding(name, "note", "not checked: nothing is read back from it"))
         else:
@@ -83,20 +93,20 @@ def _checkpoints(path: Path, checkpoints: Checkpoints) -> tuple[list[Finding], C
 def _config(path: Path, newest: Checkpoint | None) -> str:
     if newest is None:
         read_config(path)
-    elif path.read_bytes() != newest.config.read_bytes():  # whose SHA-256 is known
+    elif read_file(path) != read_file(newest.config):  # whose SHA-256 is known
         raise HindsightError(f"differs from the one in the checkpoint {newest.path}")
     return ""
 
 
 def _metrics(path: Path, newest: Checkpoint | None) -> str:
-    content = path.read_bytes()
+    content = read_file(path)
     if newest is not None and not content.startswith(newest.metrics):
         raise HindsightError(f"does not begin with the rows in the checkpoint {newest.path}")
     cycles = [row["cycle"] for row in read_metrics(path.parent)]
     steps = [after - before for before, after in pairwise([0, *cycles])]
     for i, step in enumerate(steps, 1):
         # Trainings in JAX write a row for every `eval_every` cycles, and towards their end for every one.
-        if (step != steps[max(i - 2, 0)] and step != 1) or step < 1:
+        if step not in (1, steps[0]) or step < 1:
             raise HindsightError(f"a row before line {i} is missing")
     return "" if content.endswith(b"\n") or not content else "the last row is cut"
 
@@ -110,30 +120,22 @@ def _summary(path: Path, newest: Checkpoint | None) -> str:
 def _policy(path: Path, newest: Checkpoint | None) -> str:
     """Both files of the policy: the tensors' file bears the SHA-256 of both."""
     Policy.load(path.parent)
-    description = (path.parent / DESCRIPTION).read_bytes()
-    tensors = path.parent / TENSORS
-    with safe_open(tensors, framework="np") as file:
-        metadata = file.metadata() or {}
-    if "tensors" not in metadata:
-        return "not checked: it bears no SHA-256"
-    if tensors_file(read_tensors(tensors), description) != tensors.read_bytes():
-        raise HindsightError("the SHA-256 of the policy differs")
-    return ""
+    return "" if bears_sums(read_file(path.parent / TENSORS)) else "not checked: it bears no SHA-256"
 
 
 def _events(path: Path, newest: Checkpoint | None) -> str:
     """TensorBoard's records: length, checksum of the length, content, checksum of the content."""
-    content, at = path.read_bytes(), 0
+    content, at = read_file(path), 0
     while at < len(content):
         if at + 12 > len(content):
             return "the last record is cut"
         size, checksum = struct.unpack_from("<QI", content, at)
-        if masked_crc32c(content[at : at + 8]) != checksum:
+        if checksum_of(content[at : at + 8]) != checksum:
             raise HindsightError(f"the record at byte {at} has a wrong checksum")
         if at + size + 16 > len(content):
             return "the last record is cut"
         body = content[at + 12 : at + 12 + size]
-        if masked_crc32c(body) != struct.unpack_from("<I", content, at + 12 + size)[0]:
+        if checksum_of(body) != struct.unpack_from("<I", content, at + 12 + size)[0]:
             raise HindsightError(f"the record at byte {at} has a wrong checksum")
         at += size + 16
     return ""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
-import os
-import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX import SummaryWriter
-
-from hindsight.errors import HindsightError
+from hindsight.saving.appended import Events, Rows
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
-from hindsight.saving.files import sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
+from hindsight.saving.lock import RunLock
 from hindsight.saving.metrics import METRICS
 from hindsight.saving.saver import SaveFailed, Saver
-from hindsight.training.guard import Diverged
+from hindsight.saving.tree import State
+from hindsight.training.conditions import conditions
+from hindsight.training.guard import Diverged, check_saved
 from hindsight.training.progress import Progress
 from hindsight.training.run import CONFIG, SUMMARY, Run, config_file, machine, versions
 
@@ -26,40 +21,49 @@ from hindsight.training.run import CONFIG, SUMMARY, Run, config_file, machine, v
 class RunWriter:
     """Metrics after every cycle, the policy after every evaluation, checkpoints as the settings say, then the summary.
 
-    Made with the checkpoint from which a training goes on, it first takes the metrics back to there.
+    Made with the checkpoint from which a training goes on, it first takes the metrics back to there. The lock is the
+    caller's: it must be held, and nothing is written where the directory is no longer the one that it locks.
     """
 
-    def __init__(self, run: Run, resumed: Checkpoint | None = None) -> None:
+    def __init__(self, run: Run, lock: RunLock, resumed: Checkpoint | None = None) -> None:
         self.run = run
-        self._lock = _lock(run.path)
+        self._resumed = resumed
+        lock.check()
+        refuse_links(run.path)
         rows: list[dict[str, float]] = []
+        write_aside(run.path / METRICS, b"" if resumed is None else resumed.metrics)
         if resumed is not None:
-            write_aside(run.path / METRICS, resumed.metrics)
             write_aside(run.path / CONFIG, config_file(run.config))
             rows = run.metrics
         rates = [row["eval/success_rate"] for row in rows if "eval/success_rate" in row]
         self._evaluated: float | None = rates[-1] if rates else None
         self._best = max(rates, default=0.0)
         self._saver = Saver(
-            run.checkpoints, run.config.checkpoint.when_failed, rows[-1].get("time/checkpoint", 0.0) if rows else 0.0
+            run.checkpoints,
+            run.config.checkpoint.when_failed,
+            rows[-1].get("time/checkpoint", 0.0) if rows else 0.0,
+            lock.check,
         )
         self._saver.last = resumed
-        self._metrics = Metrics(run.path / METRICS)
-        purge = None if resumed is None else resumed.step + 1
-        self._board = SummaryWriter(str(run.path / "tensorboard"), purge_step=purge)
+        self._metrics = Rows(run.path / METRICS)
+        board = run.path / "tensorboard"
+        begun = 0 if board.exists() else None  # before its first checkpoint
+        self._board = Events(board, begun if resumed is None else resumed.step + 1)
         self._last: Progress | None = None
         self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
         self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
 
     def write(self, progress: Progress) -> None:
-        """Take in where the training stands after a cycle."""
+        """Take in where the training stands after a cycle. Raises Diverged if its policy must not be saved."""
+        check_saved(progress.policy.export_state(), progress.step)
         self._last = progress
         self._saver.poll()
         row = {"cycle": progress.cycle, "step": progress.step, **progress.metrics}
         row["time/checkpoint"] = self._saver.stalled
         self._saver.attempt(self._metrics.path, lambda: self._metrics.add(row))
-        for name, value in progress.metrics.items():
-            self._board.add_scalar(name, value, progress.step)
+        self._saver.attempt(
+            self._board.directory, lambda: self._board.add(progress.metrics, progress.step), vital=False
+        )
         if progress.evaluation is not None:
             self._evaluated = progress.evaluation.success_rate
             self._best = max(self._best, self._evaluated)
@@ -75,16 +79,22 @@ class RunWriter:
             return
         evaluation = progress.evaluation
         self._saved = progress.cycle
+
+        def state() -> State:
+            exported = learning.export_state()
+            check_saved(exported, progress.step)
+            return exported
+
         self._saver.save(
             lambda: Snapshot(
                 progress.cycle,
                 progress.step,
                 None if evaluation is None else evaluation.success_rate,
-                learning.export_state(),
+                state(),
                 config_file(self.run.config),
                 self._metrics.path,
                 self._metrics.size,
-                versions(),
+                conditions(),
             )
         )
 
@@ -95,25 +105,33 @@ class RunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Save everything as it is after the last whole cycle, unless the error is that it cannot be, or must not."""
+        found: Diverged | None = error if isinstance(error, Diverged) else None
         try:
-            if isinstance(error, Diverged):
-                self._keep_batch(error)
-            elif self._last is not None and not isinstance(error, SaveFailed):
-                self._saver.when_failed = "stop"  # there is no going on
-                self._checkpoint(self._last)
-                self._saver.wait()
-                policy = self._last.policy
-                self._saver.attempt(self.run.path, lambda: policy.save(self.run.path))
+            if found is None and self._last is not None and not isinstance(error, SaveFailed):
+                try:
+                    self._save_all(self._last)
+                except Diverged as diverged:
+                    found, kind = diverged, kind or Diverged
+            if found is not None:
+                self._keep_batch(found)
             content = sealed(self._summary(kind))
             self._saver.attempt(self.run.path, lambda: write_aside(self.run.path / SUMMARY, content))
+            if error is None and found is not None:
+                raise found
         except SaveFailed:
             if error is None:
                 raise
         finally:
             self._saver.close()
             self._metrics.close()
-            self._close_board()
-            os.close(self._lock)
+            self._board.close()
+
+    def _save_all(self, last: Progress) -> None:
+        """The last checkpoint and policy of this session."""
+        self._saver.when_failed = "stop"  # there is no going on
+        self._checkpoint(last)
+        self._saver.wait()
+        self._saver.attempt(self.run.path, lambda: last.policy.save(self.run.path))
 
     def _keep_batch(self, error: Diverged) -> None:
         """Save what a quantity that is not finite comes from, and tell where."""
@@ -127,14 +145,10 @@ class RunWriter:
         if self._saver.attempt(path, write):
             error.args = (f"{error}. What it comes from is in {path}",)
 
-    def _close_board(self) -> None:
-        """TensorBoard's files are a copy of the metrics: that they cannot be written is no reason to stop."""
-        with contextlib.suppress(OSError):
-            self._board.close()
-
     def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
         config, last = self.run.config, self._last
-        status = "finished" if last is not None and last.done else "stopped"
+        done = last.done if last else self._resumed is not None and self._resumed.step >= config.steps
+        status = "finished" if done else "stopped"
         if kind is not None:
             interrupted = issubclass(kind, (KeyboardInterrupt, SystemExit))
             status = "interrupted" if interrupted else "failed"
@@ -151,40 +165,3 @@ class RunWriter:
             "machine": machine(),
             "versions": dict(versions()),
         }
-
-
-class Metrics:
-    """Rows appended to a file. What cannot be written is kept, and goes first the next time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (closed by close)
-        self.size = self._file.seek(0, os.SEEK_END)
-        self._waiting = b""
-
-    def add(self, row: dict[str, float]) -> None:
-        self._waiting += json.dumps(row).encode() + b"\n"
-        try:
-            while self._waiting:
-                written = self._file.write(self._waiting)
-                self.size += written
-                self._waiting = self._waiting[written:]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror) from None
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _lock(path: Path) -> int:
-    """The run directory, held until it is closed or this process ends."""
-    descriptor = os.open(path, os.O_RDONLY)
-    for attempt in range(10):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError:
-            if attempt < 9:  # whoever asks `is_locked` holds it for a moment
-                time.sleep(0.02)
-    os.close(descriptor)
-    raise HindsightError(f"{path} is being trained by another process")

@@ -103,7 +103,10 @@ def _task(
 
 
 def _machine(run: LoadedRun) -> Machine:
-    machine, versions = run.summary.get("machine", {}), run.summary.get("versions", {})
+    machine, versions = (
+        found if isinstance(found := run.summary.get(name), dict) else {}
+        for name in ("machine", "versions")
+    )
     if not machine:
         return Machine("not known: no summary yet")
     cpu, cores, system, python = (

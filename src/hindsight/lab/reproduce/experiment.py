@@ -115,6 +115,8 @@ class Experiment:
     """Heading of the lines, for trainings with lines and columns."""
     cell: Literal["success", "score"] = "success"
     """What a cell shows then."""
+    base: str = ""
+    """The training that the others are compared with in the column `against`, by its slug."""
     at_steps: tuple[int, ...] = ()
     """Steps at which the column `at_steps` reads the learning curve."""
     figure: Figure = "success"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -149,8 +148,6 @@ def _train(job: SeedRun, entry: Training, left: Minutes) -> Run:
     if state == "interrupted":
         run = api.resume(job.run_dir, callbacks=[stop], quiet=job.quiet)
     else:
-        if job.run_dir.exists():  # ended before its first checkpoint: there is nothing to continue
-            shutil.rmtree(job.run_dir)
         run = api.train(
             entry.env, config=config, run_dir=job.run_dir, callbacks=[stop], quiet=job.quiet
         )

@@ -14,11 +14,13 @@ from hindsight.lab.reproduce.configs import command, config_of, differences
 from hindsight.lab.reproduce.experiment import Entry, Experiment, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.rows import Row, config_in, rows_of
-from hindsight.lab.statistics import estimate
+from hindsight.lab.statistics import estimate, improvement
 
 MARKER = re.compile(r"(<!-- table: ([\w-]+)(?: (\w+))? -->\n)(.*?)(<!-- /table -->)", re.DOTALL)
 VIEWS: dict[str, tuple[str, ...]] = {"short": ("label", "by_seed", "steps", "minutes", "command")}
 NOT_RUN = "not run"
+LEAST_SEEDS = 5
+"""Of fewer nothing is said."""
 Rows = Mapping[int, Row]
 
 
@@ -40,13 +42,16 @@ def table(
         return _crossed(experiment, trainings, found)
     columns = experiment.columns if view is None else VIEWS[view]
     lines = [[_heading(experiment, name) for name in columns]]
+    by_slug = {entry.slug: rows for entry, rows in zip(trainings, found, strict=True)}
+    base = by_slug.get(experiment.base, {})
     for entry, rows in zip(trainings, found, strict=True):
-        lines.append(
-            [
-                COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else ""
-                for name in columns
-            ]
-        )
+        cells = {
+            name: COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else ""
+            for name in columns
+        }
+        if "against" in cells and rows and base and entry.slug != experiment.base:
+            cells["against"] = _against(rows, base)
+        lines.append(list(cells.values()))
         if not rows:
             lines[-1][1] = NOT_RUN
     keep = [
@@ -151,6 +156,36 @@ def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"`{shown}`"
 
 
+def area(row: Row) -> float:
+    """The mean of the evaluations of a run: the area under its learning curve."""
+    return float(np.mean([point[2] for point in row["curve"]]))
+
+
+def _area(experiment: Experiment, entry: Training, rows: Rows) -> str:
+    return str(estimate([area(row) for row in rows.values()]))
+
+
+def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
+    """How many seeds have an evaluation of 0.9 or more, and the median of their first ones."""
+    firsts = [
+        point[0]
+        for row in rows.values()
+        for point in [next((p for p in row["curve"] if p[2] >= 0.9), None)]
+        if point is not None
+    ]
+    median = f", {np.median(firsts) / 1000:.0f}k" if firsts else ""
+    return f"{len(firsts)} of {len(rows)}{median}"
+
+
+def _against(rows: Rows, base: Rows) -> str:
+    """The probability of a larger area than the base's, in words if its interval says so."""
+    if min(len(rows), len(base)) < LEAST_SEEDS:
+        return f"fewer than {LEAST_SEEDS} seeds"
+    found = improvement([area(row) for row in rows.values()], [area(row) for row in base.values()])
+    word = "better" if found.low > 0.5 else "worse" if found.high < 0.5 else "cannot be told"
+    return f"{found}: {word}"
+
+
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
     """A replay metric: its mean over the first and the last tenth of the curve."""
 
@@ -198,6 +233,10 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
             estimate([row["final"]["success_rate"] for row in rows.values()])
         ),
     ),
+    "area": ("area under the curve [95 %]", _area),
+    "against": ("P(larger area than the base) [95 %]", lambda experiment, entry, rows: ""),
+    "soon": ("seeds that reach 0.9, median step", _soon),
+    "count": ("seeds", lambda experiment, entry, rows: str(len(rows))),
     "best": ("best evaluation (flatters)", _best),
     "first": ("first evaluation of 0.9", _first),
     "steps": ("steps", _steps),

@@ -1,0 +1,79 @@
+"""Taking up a run where it was left: it is locked first, and looked at then, so that nothing changes in between."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hindsight.errors import HindsightError
+from hindsight.saving.checkpoints import Checkpoint, Checkpoints
+from hindsight.saving.files import refuse_links
+from hindsight.saving.lock import RunLock
+from hindsight.training.conditions import changed
+from hindsight.training.run import CONFIG, Run, read_config
+from hindsight.training.writer import RunWriter
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A run that is ours to resume."""
+
+    run: Run
+    """With the settings of the checkpoint, and more steps if more were asked for."""
+    lock: RunLock
+    checkpoint: Checkpoint | None
+    """None: it was stopped before its first, and starts from its settings."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to train. What is left to write is the summary: it was stopped just before that."""
+        return self.checkpoint is not None and self.checkpoint.step >= self.run.config.steps
+
+    def finish(self) -> Run:
+        """Write what was not written."""
+        with RunWriter(self.run, self.lock, self.checkpoint):
+            return self.run
+
+
+@contextmanager
+def reopen(path: Path, steps: int = 0) -> Iterator[Reopened]:
+    """Lock a run, and find out from where it goes on. `steps` are added to those that it was made for."""
+    if not path.is_dir():
+        raise HindsightError(f"{path} does not exist")
+    if steps < 0:
+        raise HindsightError(f"steps must be 0 or more, got {steps}")
+    if not (path / CONFIG).exists() and not (path / "checkpoints").exists():
+        raise HindsightError(f"there is no run in {path}: it has neither {CONFIG} nor checkpoints; train it anew")
+    with RunLock(path) as lock:
+        refuse_links(path)
+        checkpoint = _newest(path)
+        config = read_config(path / CONFIG if checkpoint is None else checkpoint.config)
+        found = Reopened(Run(path, replace(config, steps=config.steps + steps)), lock, checkpoint)
+        if found.is_done and _has_finished(found.run):
+            taken = found.checkpoint.step if found.checkpoint else 0
+            raise HindsightError(f"{path} is finished, with {taken} steps: say how many more, with --steps")
+        yield found
+
+
+def _newest(path: Path) -> Checkpoint | None:
+    """The newest intact checkpoint, with a warning about what is not as it was; None if none was ever made."""
+    checkpoints = Checkpoints(path / "checkpoints")
+    if not checkpoints.names():
+        return None
+    checkpoint, skipped = checkpoints.newest()
+    for problem in skipped:
+        warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=5)
+    other = changed(checkpoint.versions)
+    if other:
+        warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=5)
+    return checkpoint
+
+
+def _has_finished(run: Run) -> bool:
+    try:
+        return run.summary.get("status") == "finished"
+    except HindsightError:
+        return False
