@@ -89,8 +89,7 @@ class SACConfig(QLearningConfig):
 
     def check(self) -> None:
         if not self.learn_temperature:
-            why = "as the temperature is not learnt"
-            refuse_changes(self, ("temperature_learning_rate",), "agent.", why)
+            refuse_changes(self, ("temperature_learning_rate",), "agent.", "as the temperature is not learnt")
         if self.num_critics == 1:
             refuse_changes(self, ("td_error",), "agent.", "as there is one critic")
 
@@ -271,25 +270,19 @@ class SAC(OffPolicyAgent):
         (actor_loss, (entropy, size)), gradient = actor_grad(state.actor, now, actor_batch, actor_key, dropout[2])
         actor, actor_optimizer = adam_step(state.actor, gradient, state.actor_optimizer, rates.actor)
 
-        log_temperature, temperature_optimizer = state.log_temperature, state.temperature_optimizer
         if config.learn_temperature:
-            gradient = jax.grad(self.temperature_loss)(log_temperature, entropy)
-            log_temperature, temperature_optimizer = adam_step(
-                log_temperature, gradient, temperature_optimizer, rates.temperature
-            )
+            gradient = jax.grad(self.temperature_loss)(state.log_temperature, entropy)
+            learnt = adam_step(state.log_temperature, gradient, state.temperature_optimizer, rates.temperature)
+            state = state._replace(log_temperature=learnt[0], temperature_optimizer=learnt[1])
         updates = state.updates + 1
-        target_critic = average(state.target_critic, critic, kept(updates, config.tau, config.target_update_interval))
-        state = SACState(
-            actor,
-            critic,
-            target_critic,
-            log_temperature,
-            actor_optimizer,
-            critic_optimizer,
-            temperature_optimizer,
-            updates,
-            state.scale,
-            rates,
+        keep = kept(updates, config.tau, config.target_update_interval)
+        state = state._replace(
+            actor=actor,
+            critic=critic,
+            target_critic=average(state.target_critic, critic, keep),
+            actor_optimizer=actor_optimizer,
+            critic_optimizer=critic_optimizer,
+            updates=updates,
         )
         metrics = {
             "critic_loss": critic_loss_now,
@@ -300,7 +293,7 @@ class SAC(OffPolicyAgent):
             "td_error": jnp.mean(jnp.abs(td.error)),
             "action_size": size,
             "entropy": entropy,
-            "temperature": jnp.exp(log_temperature),
+            "temperature": jnp.exp(state.log_temperature),
         }
         return state, td, metrics
 
