@@ -72,6 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train", "FetchReach-v4", "--buffer-size", "100"], "Did you mean --replay.buffer-size"),
         (["train", "FetchReach-v4", "--n-sampled-goal", "4"], "Did you mean --replay.replay-k"),
         (["train", "FetchReach-v4", "--total-timesteps", "9"], "Did you mean --steps"),
+        (["train", "FetchReach-v4", "--method", "sac", "--ent-coef", "1"], "Did you mean --agent.temperature"),
         (["train", "FetchReach-v4", "--steps", "many"], "--steps 'many': it takes a whole number"),
         (["train", "FetchReach-v4", "--method", "pp"], "Did you mean 'ppo'"),
         (["train", "FetchReach-v4", "--method", "dqn"], "whose actions are continuous"),

@@ -73,7 +73,7 @@ def test_bad_settings_say_which_and_why(settings: dict[str, Any], message: str) 
 
 
 @pytest.mark.parametrize(
-    "data", [[], {}, {"env": 3}, {"env": "X", "agent": {"method": "sac"}}, {"env": "X", "agent": 1}]
+    "data", [[], {}, {"env": 3}, {"env": "X", "agent": {"method": "nosuch"}}, {"env": "X", "agent": 1}]
 )
 def test_foreign_json_is_refused(data: Any) -> None:
     with pytest.raises(HindsightError):

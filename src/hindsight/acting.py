@@ -15,8 +15,10 @@ from hindsight.normalizer import Scale, network_inputs
 from hindsight.types import Array, Floats, Tensor
 
 Params = Any
-Head = Literal["tanh", "argmax", "gaussian", "categorical"]
+Head = Literal["tanh", "argmax", "gaussian", "categorical", "squashed_gaussian"]
 LOG_2PI = float(np.log(2.0 * np.pi))
+LOG_STD = (-20.0, 2.0)
+"""Least and largest log deviation of a squashed Gaussian."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,20 @@ class ActorShape:
     """All about an actor but its numbers: what a policy file says of it."""
 
     head: Head
-    """How outputs become actions: squashed; the best of some values; or drawn from a distribution."""
+    """How outputs become actions: squashed; the best of some values; or drawn from a distribution.
+
+    Outputs of a squashed Gaussian are means and log deviations, of what tanh then brings into the box."""
     actions: Actions
     tanh_layers: bool = False
     """Hidden layers are tanh instead of ReLU."""
     clip_observation: float = np.inf
     clip_normalized: float = np.inf
     fourier_features: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """Of the network, for one row."""
+        return self.actions.choices or self.actions.dim * (2 if self.head == "squashed_gaussian" else 1)
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,12 @@ class Actor:
 
     shape: ActorShape
     params: Params
-    """Of an MLP; of a Gaussian, {"network": an MLP, "log_std": [a]}; of a categorical one {"network": an MLP}."""
+    """Of an MLP; of a Gaussian, {"network": an MLP, "log_std": [a]}; of others to draw from, {"network": an MLP}."""
     scale: Scale
 
     @property
     def stochastic(self) -> bool:
-        return self.shape.head in ("gaussian", "categorical")
+        return self.shape.head in ("gaussian", "categorical", "squashed_gaussian")
 
     def outputs(self, observation: Floats, goal: Floats) -> Floats:
         """What the network says of features [n, o] and [n, g]."""
@@ -68,7 +77,9 @@ class Actor:
     def unit(self, observation: Floats, goal: Floats) -> Array:
         """The best continuous actions in [-1, 1]."""
         outputs = self.outputs(observation, goal)
-        return np.tanh(outputs) if self.shape.head == "tanh" else outputs.clip(-1.0, 1.0)
+        if self.shape.head == "squashed_gaussian":
+            outputs, _ = mean_and_log_std(np, outputs)
+        return outputs.clip(-1.0, 1.0) if self.shape.head == "gaussian" else np.tanh(outputs)
 
     def __call__(self, observation: Floats, goal: Floats) -> Array:
         """The best, or likeliest, actions [n] or [n, a], inside the box."""
@@ -87,7 +98,14 @@ class Actor:
             noise = rng.gumbel(size=output.shape)
             action: Array = np.argmax(log_probs + noise, axis=-1)
             return action, log_probs[np.arange(len(action)), action]
-        actions, log_std = self.shape.actions, self.params["log_std"]
+        actions = self.shape.actions
+        if self.shape.head == "squashed_gaussian":
+            mean, log_std = mean_and_log_std(np, output)
+            noise = rng.standard_normal(mean.shape, np.float32)
+            before = mean + np.exp(log_std) * noise
+            action = actions.inside(actions.from_unit(np.tanh(before)).astype(np.float32))
+            return action, squashed_log_prob(np, noise, log_std, before)
+        log_std = self.params["log_std"]
         unit = (output + np.exp(log_std) * rng.standard_normal(output.shape)).astype(np.float32)
         action = actions.from_unit(unit).astype(np.float32)
         log_prob: Floats = gaussian_log_prob(np, output, log_std, actions.to_unit(action)).astype(np.float32)
@@ -98,6 +116,22 @@ def gaussian_log_prob(numpy: Any, mean: Tensor, log_std: Tensor, value: Tensor) 
     """Log density of independent Gaussians, summed over the last axis."""
     standard = (value - mean) * numpy.exp(-log_std)
     return numpy.sum(-0.5 * standard**2 - log_std - 0.5 * LOG_2PI, axis=-1)
+
+
+def mean_and_log_std(numpy: Any, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of a squashed Gaussian [..., a], from what its network says [..., 2a]. NumPy or JAX."""
+    mean, log_std = numpy.split(outputs, 2, axis=-1)
+    return mean, numpy.clip(log_std, *LOG_STD)
+
+
+def squashed_log_prob(numpy: Any, noise: Tensor, log_std: Tensor, before: Tensor) -> Tensor:
+    """Log density of tanh(before), where before = mean + deviation * noise, summed over the last axis.
+
+    It is that of the Gaussian over the slope of tanh, 1 - tanh(x)^2 = 4 / (exp(x) + exp(-x))^2, whose logarithm is
+    written so that it stays finite. Passing the noise, and not the mean, keeps it exact for the smallest deviations.
+    """
+    slope = 2.0 * (np.log(2.0) - before - numpy.logaddexp(0.0, -2.0 * before))
+    return numpy.sum(-0.5 * noise**2 - log_std - 0.5 * LOG_2PI - slope, axis=-1)
 
 
 def forward(params: Params, x: Floats, tanh: bool = False) -> Floats:

@@ -19,11 +19,15 @@ class MLP(nn.Module):
     layer_norm: bool = False
     tanh: bool = False
     output_scale: float = 1.0
+    dropout: float = 0.0
+    """Share of each hidden layer that is dropped while learning, before it is normalised (DroQ)."""
 
     @nn.compact
-    def __call__(self, x: Tensor) -> jax.Array:
+    def __call__(self, x: Tensor, learning: bool = False) -> jax.Array:
         for width in self.net_arch:
             x = nn.Dense(width, kernel_init=nn.initializers.xavier_uniform())(x)
+            if self.dropout:
+                x = nn.Dropout(self.dropout, deterministic=not learning)(x)
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
             x = nn.tanh(x) if self.tanh else nn.relu(x)

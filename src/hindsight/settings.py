@@ -47,6 +47,7 @@ OptionalNotNegative = Annotated[float | None, _FROM_ZERO]
 Positive = Annotated[float, _ABOVE_ZERO]
 OptionalPositive = Annotated[float | None, _ABOVE_ZERO]
 Share = Annotated[float, _SHARE]
+ShareBelowOne = Annotated[float, _BELOW_ONE]
 OptionalShare = Annotated[float | None, _SHARE]
 Discount = Annotated[float | None, _BELOW_ONE]
 RateSchedule = Annotated[Schedule, _FROM_ZERO]
@@ -148,12 +149,15 @@ ELSEWHERE = {
     "timesteps": "steps",
     "max_steps": "steps",
     "n_envs": "num_envs",
-    "ent_coef": "entropy",
+    "ent_coef": "temperature entropy",
+    "n_critics": "num_critics",
+    "n_quantiles": "num_quantiles",
+    "top_quantiles_to_drop_per_net": "drop_per_critic",
     "clip_range": "clip",
     "n_epochs": "epochs",
     "lam": "gae_lambda",
 }
-"""What other libraries call a setting, and what it is called here."""
+"""What other libraries call a setting, and what it is called here, by one learner or another."""
 
 
 def unknown_setting(name: str, known: Mapping[str, Any]) -> HindsightError:
@@ -164,7 +168,7 @@ def unknown_setting(name: str, known: Mapping[str, Any]) -> HindsightError:
 def meant(name: str, known: Mapping[str, Any]) -> str:
     """' Did you mean X?': by its last part, by the name that it has elsewhere, or by its spelling; or nothing."""
     leaf = name.rpartition(".")[2].replace("-", "_")
-    words = [leaf, *([ELSEWHERE[leaf]] if leaf in ELSEWHERE else [])]
+    words = [leaf, *ELSEWHERE.get(leaf, "").split()]
     for word in words:
         matches = [full for full in known if full.rpartition(".")[2].endswith(word)]
         if matches:

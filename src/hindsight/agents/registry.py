@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 OFF_POLICY = {
     "ddpg": "ddpg.DDPG",
     "td3": "td3.TD3",
+    "sac": "sac.SAC",
+    "tqc": "tqc.TQC",
     "dqn": "dqn.DQN",
     "replayed-ac": "replayed_ac.ReplayedAC",
 }

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
-from hindsight.acting import Actor, ActorShape, Params
+from hindsight.acting import Actor, ActorShape, Head, Params
 from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
@@ -165,7 +165,7 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
         actions = actor(*n)
         drawn = actor.sample(*n, np.random.default_rng(0))[0] if actor.stochastic else actions
     expected = (2,) if shape.actions.discrete else (2, shape.actions.dim)
-    widths = [*data["agent"]["net_arch"], shape.actions.choices or shape.actions.dim]
+    widths = [*data["agent"]["net_arch"], shape.outputs]
     if not actions.shape == drawn.shape == expected or actor.widths != widths:
         raise ValueError("the tensors do not fit the description of the network")
     return Policy(str(data["env"]), actor, observation, goal, data["agent"])
@@ -173,7 +173,7 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
 
 def _actor_shape(data: dict[str, Any]) -> ActorShape:
     actions = data["actions"]
-    if data["head"] not in ("tanh", "argmax", "gaussian", "categorical"):
+    if data["head"] not in get_args(Head):
         raise HindsightError(f"unknown head {data['head']!r} of the actor")
     box = (tuple(float(x) for x in actions[name]) for name in ("low", "high"))
     observation, normalized = (
