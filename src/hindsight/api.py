@@ -17,6 +17,7 @@ from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
+from hindsight.precision import resolved
 from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import restore
 from hindsight.settings import flatten, with_settings
@@ -125,6 +126,7 @@ def train_config(
     """
     refuse_fork()
     resumed = reopened.checkpoint if reopened else None
+    config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         loop = make_loop(config, spec, make_env, stack)

@@ -8,11 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight.acting import Params as Params
+from hindsight.precision import dot_general, resolved
+from hindsight.settings import Precision
 from hindsight.types import Tensor
 
 
 class MLP(nn.Module):
-    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start."""
+    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start.
+
+    `precision` is that of the products in the hidden layers. The last layer, a hundredth of the
+    work, is float32.
+    """
 
     net_arch: tuple[int, ...]
     outputs: int
@@ -21,11 +27,14 @@ class MLP(nn.Module):
     output_scale: float = 1.0
     dropout: float = 0.0
     """Share of each hidden layer that is dropped while learning, before it is normalised (DroQ)."""
+    precision: Precision = "float32"
 
     @nn.compact
     def __call__(self, x: Tensor, learning: bool = False) -> jax.Array:
+        products = dot_general if resolved(self.precision) == "bfloat16" else None
         for width in self.net_arch:
-            x = nn.Dense(width, kernel_init=nn.initializers.xavier_uniform())(x)
+            first = nn.initializers.xavier_uniform()
+            x = nn.Dense(width, kernel_init=first, dot_general=products)(x)
             if self.dropout:
                 x = nn.Dropout(self.dropout, deterministic=not learning)(x)
             if self.layer_norm:
