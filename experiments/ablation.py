@@ -5,7 +5,8 @@ from typing import Any
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 SEEDS = (1, 0, 2, 3, 4)
-# Six updates after two episodes instead of a hundred after 32, and everything that counts cycles counts as many more.
+# Six updates after two episodes instead of a hundred after 32, and everything that counts cycles
+# counts as many more.
 TWO_EPISODES = {
     "num_envs": 2,
     "episodes_per_cycle": 2,
@@ -16,7 +17,15 @@ TWO_EPISODES = {
 
 
 def changed(slug: str, label: str, settings: dict[str, Any]) -> Training:
-    return Training(slug, "FetchPush-v4", preset="hper", settings=settings, seeds=SEEDS, stop_at=200_000, label=label)
+    return Training(
+        slug,
+        "FetchPush-v4",
+        preset="hper",
+        settings=settings,
+        seeds=SEEDS,
+        stop_at=200_000,
+        label=label,
+    )
 
 
 EXPERIMENT = Experiment(
@@ -25,16 +34,30 @@ EXPERIMENT = Experiment(
     where="ours, on Sec. 5",
     entries=(
         Use("push", "hper", label="none (`hper`)", seeds=SEEDS),
-        changed("normaliser", "normaliser off, as in the paper's published code", {"agent.normalize": False}),
-        changed("met", "goals that are met already are stored, as in the paper", {"replay.drop_achieved": 0.0}),
+        changed(
+            "normaliser",
+            "normaliser off, as in the paper's published code",
+            {"agent.normalize": False},
+        ),
+        changed(
+            "met",
+            "goals that are met already are stored, as in the paper",
+            {"replay.drop_achieved": 0.0},
+        ),
         changed("two-episodes", "two episodes per cycle", TWO_EPISODES),
         changed(
-            "largest", "new pairs start with the largest priority, not their TD error", {"priority.initial": "largest"}
+            "largest",
+            "new pairs start with the largest priority, not their TD error",
+            {"priority.initial": "largest"},
         ),
         changed("unprioritised", "stored pairs drawn uniformly", {"priority.sampling": "uniform"}),
-        changed("fresh", "priorities fresh when sampled, from 4 times as many candidates", {"priority.fresh": 4}),
+        changed(
+            "fresh",
+            "priorities fresh when sampled, from 4 times as many candidates",
+            {"priority.fresh": 4},
+        ),
     ),
     columns=("label", "seeds", "at_steps", "by_seed", "moved", "reached", "stopped"),
     at_steps=(144_000, 160_000, 176_000, 192_000),
-    note="Fresh episodes are played by the policy of the last step of a run, so compare at equal steps.",
+    note="Fresh episodes are played by the last policy of a run, so compare at equal steps.",
 )

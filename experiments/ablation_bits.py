@@ -10,7 +10,8 @@ def changed(slug: str, label: str, preset: str = "hper", **settings: Any) -> Tra
         slug,
         "hindsight/BitFlip-v0",
         preset=preset,
-        settings={"steps": 60_000} | {name.replace("__", "."): value for name, value in settings.items()},
+        settings={"steps": 60_000}
+        | {name.replace("__", "."): value for name, value in settings.items()},
         env_kwargs={"bits": 15},
         label=label,
     )
@@ -34,7 +35,9 @@ EXPERIMENT = Experiment(
             gradient_steps=5,
             eval_every=80,
         ),
-        changed("largest", "new pairs start with the largest priority", priority__initial="largest"),
+        changed(
+            "largest", "new pairs start with the largest priority", priority__initial="largest"
+        ),
         changed("unprioritised", "stored pairs drawn uniformly", priority__sampling="uniform"),
         changed("fresh", "priorities fresh when sampled", priority__fresh=4),
     ),

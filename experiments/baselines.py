@@ -24,9 +24,15 @@ def entries() -> list[Training | Use]:
             found.append(Use("push", "her", line=env, column="plain HER"))
             found.append(Use("push", "selected", line=env, column="our default"))
             continue
-        found.append(Training(f"{slug}-her", env, preset="her", line=env, column="plain HER", paper=PAPER.get(env)))
+        found.append(
+            Training(
+                f"{slug}-her", env, preset="her", line=env, column="plain HER", paper=PAPER.get(env)
+            )
+        )
         if env not in ("FetchReach-v4", "HandReach-v3"):  # there both are the same
-            found.append(Training(f"{slug}-default", env, line=env, column="our default", main=False))
+            found.append(
+                Training(f"{slug}-default", env, line=env, column="our default", main=False)
+            )
     return found
 
 

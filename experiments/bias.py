@@ -4,7 +4,12 @@ from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
 COLUMNS = {"critic": "critic only", "both": "critic and actor", "none": "none"}
 REACH, PUSH = "FetchReach, one queue, replay_k 4", "FetchPush, two queues, replay_k 4"
-REACH_SETTINGS = {"agent.target_update_interval": 2, "steps": 24_000, "eval_every": 1, "eval_episodes": 100}
+REACH_SETTINGS = {
+    "agent.target_update_interval": 2,
+    "steps": 24_000,
+    "eval_every": 1,
+    "eval_episodes": 100,
+}
 
 EXPERIMENT = Experiment(
     order=8,

@@ -6,6 +6,10 @@ EXPERIMENT = Experiment(
     order=14,
     title="The unproven bound of hindsight TRPO, exactly",
     where="App. D",
-    entries=(Measurement("trpo", "bound", minutes=1.0, settings={"method": "trpo", "bits": 6, "steps": 4000}),),
+    entries=(
+        Measurement(
+            "trpo", "bound", minutes=1.0, settings={"method": "trpo", "bits": 6, "steps": 4000}
+        ),
+    ),
     figure="bound",
 )

@@ -1,4 +1,5 @@
-"""How many alternate goals each step of an episode gets: as many as others, or more for early or late steps."""
+"""How many alternate goals each step of an episode gets: as many as others, or more for early or
+late steps."""
 
 from typing import Any
 

@@ -4,7 +4,11 @@ from typing import Any
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
-WITH, WITHOUT, BIASED = "with hindsight", "without hindsight", "with hindsight, values of all goals subtracted"
+WITH, WITHOUT, BIASED = (
+    "with hindsight",
+    "without hindsight",
+    "with hindsight, values of all goals subtracted",
+)
 LEARNERS = ("hpg", "a2c", "a3c", "ppo", "trpo")
 PLAIN_HPG = {
     "eval_every": 10,
@@ -20,9 +24,16 @@ PLAIN_HPG = {
 """HPG without a baseline: the preset of four rooms is made for many more steps."""
 
 
-def both(slug: str, env: str, line: str, best: float, method: str, **more: Any) -> tuple[Training, Training]:
+def both(
+    slug: str, env: str, line: str, best: float, method: str, **more: Any
+) -> tuple[Training, Training]:
     """With hindsight and without."""
-    common: dict[str, Any] = {"method": method, "line": f"{line} | {method}", "best_score": best, "episodes": 2000}
+    common: dict[str, Any] = {
+        "method": method,
+        "line": f"{line} | {method}",
+        "best_score": best,
+        "episodes": 2000,
+    }
     settings = more.pop("settings", {})
     common |= {"seeds": (0, 1, 2, 3, 4)} | more
     return (
@@ -62,7 +73,15 @@ def entries() -> list[Training | Use]:
         )
         found.append(biased)
     for method in ("ppo", "trpo"):
-        found += both("bits-32", bits, "bit flip, 32 bits", 17.00, method, env_kwargs={"bits": 32}, seeds=(0, 1, 2))
+        found += both(
+            "bits-32",
+            bits,
+            "bit flip, 32 bits",
+            17.00,
+            method,
+            env_kwargs={"bits": 32},
+            seeds=(0, 1, 2),
+        )
     for method in LEARNERS:
         settings = {"steps": 60_000} | (PLAIN_HPG if method == "hpg" else {})
         found += both("rooms", rooms, "four rooms, 60,000 steps", 18.84, method, settings=settings)

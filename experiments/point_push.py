@@ -1,6 +1,8 @@
-"""Every question about prioritised hindsight on the smallest task with the structure of Push, on many seeds.
+"""Every question about prioritised hindsight on the smallest task with the structure of Push, on
+many seeds.
 
-The base is hindsight prioritised replay in two queues by rank. Each variant changes the one thing that it is named for.
+The base is hindsight prioritised replay in two queues by rank. Each variant changes the one
+thing that it is named for.
 """
 
 from typing import Any
@@ -33,21 +35,37 @@ EXPERIMENT = Experiment(
         training("her", "plain HER: goals chosen when sampled, no priorities", "her"),
         training("moved", "HER, 0.8 of a batch from episodes that moved the disc", "default"),
         training("none", "no hindsight", "her", replay__replay_k=0.0),
-        training("proportional", "proportional instead of by rank", priority__sampling="proportional"),
+        training(
+            "proportional", "proportional instead of by rank", priority__sampling="proportional"
+        ),
         training("heap", "by place in a heap, as in the paper", priority__sampling="rank_heap"),
         training("uniform-numbers", "as many goals for every step", replay__goal_numbers="uniform"),
         training("early", "goals as in Algorithm 2: k (1 - t/T)", replay__goal_numbers="early"),
         training("late", "goals as in Section 3.2: k t/T", replay__goal_numbers="late"),
-        training("bias-both", "importance weights for critic and actor", priority__bias_correction="both"),
+        training(
+            "bias-both", "importance weights for critic and actor", priority__bias_correction="both"
+        ),
         training("bias-none", "no importance weights", priority__bias_correction="none"),
         training("achieved", "goals already achieved are stored", replay__drop_achieved=0.0),
         training("k-8", "replay_k 8", replay__replay_k=8.0),
         training("k-linear", "replay_k from 8 to 1", replay__replay_k="linear(8, 1)"),
-        training("k-converge", "replay_k 8/(1 + t/0.25)", replay__replay_k="search_then_converge(8, 0.25)"),
+        training(
+            "k-converge",
+            "replay_k 8/(1 + t/0.25)",
+            replay__replay_k="search_then_converge(8, 0.25)",
+        ),
         training("fresh", "priorities fresh when sampled, 4 candidates each", priority__fresh=4),
-        training("actor-uniform", "the actor learns from a uniform batch (LA3P)", priority__actor_batch="uniform"),
-        training("largest", "new pairs begin with the largest priority", priority__initial="largest"),
-        training("predicted", "new pairs begin with a predicted priority", priority__initial="predicted"),
+        training(
+            "actor-uniform",
+            "the actor learns from a uniform batch (LA3P)",
+            priority__actor_batch="uniform",
+        ),
+        training(
+            "largest", "new pairs begin with the largest priority", priority__initial="largest"
+        ),
+        training(
+            "predicted", "new pairs begin with a predicted priority", priority__initial="predicted"
+        ),
         training("shared", "other goals of a transition follow by half", priority__shared=0.5),
         training("hardness", "hard goals first", priority__hardness=1.0),
         training("energy", "episodes by how far the disc moved", replay__moved_power=1.0),
@@ -55,5 +73,5 @@ EXPERIMENT = Experiment(
     columns=("label", "count", "estimate", "area", "against", "soon"),
     base="base",
     figure="none",
-    note="The task and the settings of `her` were chosen on seeds 10-14, which are not among these.",
+    note="Task and settings of `her` were chosen on seeds 10-14, which are not among these.",
 )

@@ -9,7 +9,13 @@ BITS, ROOM, ROOMS = "hindsight/BitFlip-v0", "hindsight/EmptyRoom-v0", "hindsight
 
 def both(slug: str, env: str, line: str, best: float, **kwargs: Any) -> tuple[Training, Training]:
     """With hindsight and without."""
-    common: dict[str, Any] = {"method": "hpg", "line": line, "best_score": best, "episodes": 2000, "env_kwargs": kwargs}
+    common: dict[str, Any] = {
+        "method": "hpg",
+        "line": line,
+        "best_score": best,
+        "episodes": 2000,
+        "env_kwargs": kwargs,
+    }
     common["seeds"] = (0, 1, 2, 3, 4)
     without = {"agent.hindsight": False}
     return (

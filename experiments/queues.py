@@ -1,4 +1,5 @@
-"""One queue, in which TD errors decide how many alternate goals are replayed, against two, in which replay_k does."""
+"""One queue, in which TD errors decide how many alternate goals are replayed, against two, in
+which replay_k does."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 

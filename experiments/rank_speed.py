@@ -1,4 +1,5 @@
-"""Rank-based sampling: one growing array instead of a table per size, and the buffers of other libraries."""
+"""Rank-based sampling: one growing array instead of a table per size, and the buffers of other
+libraries."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Measurement
 

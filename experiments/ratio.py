@@ -1,4 +1,5 @@
-"""The ratio of alternate to actual goals in one queue, which the paper saw fall from about 6 to about 4."""
+"""The ratio of alternate to actual goals in one queue, which the paper saw fall from about 6 to
+about 4."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
@@ -18,7 +19,12 @@ EXPERIMENT = Experiment(
             label="FetchReach, replay_k 6, five epochs",
         ),
         Use("push", "hper-single", line="FetchPush", label="FetchPush, replay_k 8, our settings"),
-        Use("table", "push-single-8-256-paper", line="FetchPush", label="FetchPush, replay_k 8, the paper's settings"),
+        Use(
+            "table",
+            "push-single-8-256-paper",
+            line="FetchPush",
+            label="FetchPush, replay_k 8, the paper's settings",
+        ),
     ),
     columns=("label", "by_seed", "ratio", "reached", "steps"),
     figure="ratio",

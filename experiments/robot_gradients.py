@@ -10,7 +10,10 @@ EXPERIMENT = Experiment(
     title="Policy gradients on robot arms",
     where="Sec. 5",
     entries=(
-        *(Training(f"reach-{method}", REACH, method=method, label=f"FetchReach, {method}") for method in LEARNERS),
+        *(
+            Training(f"reach-{method}", REACH, method=method, label=f"FetchReach, {method}")
+            for method in LEARNERS
+        ),
         Training(
             "reach-ppo-none",
             REACH,
@@ -29,5 +32,8 @@ EXPERIMENT = Experiment(
         ),
     ),
     columns=("label", "by_seed", "estimate", "best", "first", "steps", "minutes", "command"),
-    note="All but replayed-ac are on-policy. The number to reach on FetchPush is 0.97 at 2M steps (HTRPO, published).",
+    note=(
+        "All but replayed-ac are on-policy. The number to reach on FetchPush is 0.97 at 2M steps "
+        "(HTRPO, published)."
+    ),
 )

@@ -27,26 +27,49 @@ PAPER, NORMALISED, OURS = "the paper's settings", "and the normaliser on", "our 
 def row(
     env: str, k: int, batch: int, updates: int, success: float, epoch: int, queues: str
 ) -> tuple[Training | Use, ...]:
-    """The trainings of one row: with the paper's settings, on FetchReach also with its normaliser on, and with ours."""
-    reach, task, paper = env == "FetchReach", env.removeprefix("Fetch").lower(), Paper(success, epoch)
+    """The trainings of one row: with the paper's settings, on FetchReach also with its
+    normaliser on, and with ours."""
+    reach, task, paper = (
+        env == "FetchReach",
+        env.removeprefix("Fetch").lower(),
+        Paper(success, epoch),
+    )
     line = f"{env} | {k} | {batch} | {updates} | {queues}"
     slug = f"{task}-{queues.partition('_')[0]}-{k}-{batch}"
     same = {"priority.queues": queues, "replay.replay_k": float(k), "gradient_steps": updates}
     literal = same | {"batch_size": batch, "agent.target_update_interval": updates}
     literal |= {"steps": 24_000} if reach else {}
-    common: dict[str, Any] = {"line": line, "paper": paper, "epoch_steps": 12_000 if reach else 60_000}
-    printed = Training(f"{slug}-paper", f"{env}-v4", "paper", settings=literal, column=PAPER, **common)
+    common: dict[str, Any] = {
+        "line": line,
+        "paper": paper,
+        "epoch_steps": 12_000 if reach else 60_000,
+    }
+    printed = Training(
+        f"{slug}-paper", f"{env}-v4", "paper", settings=literal, column=PAPER, **common
+    )
     if reach:
-        preset, sooner = "paper-normalized", same | {"agent.target_update_interval": 2, "steps": 12_000}
+        preset, sooner = (
+            "paper-normalized",
+            same | {"agent.target_update_interval": 2, "steps": 12_000},
+        )
         return (
             printed,
             Training(
-                f"{slug}-normalised", "FetchReach-v4", preset, None, literal, column=NORMALISED, main=False, **common
+                f"{slug}-normalised",
+                "FetchReach-v4",
+                preset,
+                None,
+                literal,
+                column=NORMALISED,
+                main=False,
+                **common,
             ),
             Training(f"{slug}-ours", "FetchReach-v4", preset, None, sooner, column=OURS, **common),
         )
     if env == "FetchPush":
-        return printed, Use("push", "hper-single" if "single" in queues else "hper", "", line, OURS, paper)
+        return printed, Use(
+            "push", "hper-single" if "single" in queues else "hper", "", line, OURS, paper
+        )
     if (env, k) == ("FetchSlide", 8):
         return printed, Use("table", "slide-ours", "", line, OURS, paper)
     return printed, Training(f"{task}-ours", f"{env}-v4", "hper-single", line=line, column=OURS)
@@ -59,7 +82,9 @@ EXPERIMENT = Experiment(
     entries=tuple(entry for printed in ROWS for entry in row(*printed)),
     line_heading="env | replay_k | batch_size | n_batches | strategy",
     note=(
-        "Our settings on Push, Slide and PickAndPlace are the presets `hper` and `hper-single`, which have their own "
-        "replay_k and batch size; on FetchReach the row's own, with target networks averaged every 2 updates."
+        "Our settings on Push, Slide and PickAndPlace are the presets `hper` and "
+        "`hper-single`, which have their own "
+        "replay_k and batch size; on FetchReach the row's own, with target networks averaged "
+        "every 2 updates."
     ),
 )

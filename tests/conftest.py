@@ -1,4 +1,5 @@
-"""Goal envs that break or stretch the contract, builders of random episodes, and what makes two runs the same."""
+"""Goal envs that break or stretch the contract, builders of random episodes, and what makes two
+runs the same."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from hindsight.training.run import Run
 
 
 class LineEnv(gym.Env[Any, Any]):
-    """A third-party goal env: a point on a line moves by the action; the goal is a place. Ends on success.
+    """A third-party goal env: a point on a line moves by the action; the goal is a place. Ends on
+    success.
 
     Deliberately not like ours: it calls success `success`, and has no compute_terminated.
     """
@@ -29,8 +31,12 @@ class LineEnv(gym.Env[Any, Any]):
     def __init__(self, discrete: bool = False, ends: bool = True) -> None:
         self.ends = ends
         box = gym.spaces.Box(-10, 10, (1,), np.float64)
-        self.observation_space = gym.spaces.Dict({"observation": box, "achieved_goal": box, "desired_goal": box})
-        self.action_space = gym.spaces.Discrete(3) if discrete else gym.spaces.Box(-2.0, 4.0, (1,), np.float32)
+        self.observation_space = gym.spaces.Dict(
+            {"observation": box, "achieved_goal": box, "desired_goal": box}
+        )
+        self.action_space = (
+            gym.spaces.Discrete(3) if discrete else gym.spaces.Box(-2.0, 4.0, (1,), np.float32)
+        )
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
         super().reset(seed=seed)
@@ -40,7 +46,11 @@ class LineEnv(gym.Env[Any, Any]):
         return self._observe(), {}
 
     def step(self, action: Any) -> Any:
-        move = float(action) - 1 if isinstance(self.action_space, gym.spaces.Discrete) else float(action[0])
+        move = (
+            float(action) - 1
+            if isinstance(self.action_space, gym.spaces.Discrete)
+            else float(action[0])
+        )
         self.x = np.clip(self.x + move, -10, 10)
         self.steps += 1
         reward = float(np.asarray(self.compute_reward(self.x, self.goal, {})))
@@ -52,7 +62,11 @@ class LineEnv(gym.Env[Any, Any]):
         return (np.abs(achieved - desired)[..., 0] < 0.5).astype(np.float64) - 1.0
 
     def _observe(self) -> dict[str, Any]:
-        return {"observation": self.x.copy(), "achieved_goal": self.x.copy(), "desired_goal": self.goal.copy()}
+        return {
+            "observation": self.x.copy(),
+            "achieved_goal": self.x.copy(),
+            "desired_goal": self.goal.copy(),
+        }
 
 
 class SingleGoalEnv(LineEnv):
@@ -84,7 +98,8 @@ def line_spec() -> GoalEnvSpec:
 def random_episodes(
     rng: np.random.Generator, count: int, horizon: int, spec: GoalEnvSpec, mark: float = 0.0
 ) -> Episodes:
-    """Episodes of unequal length whose observations spell out where they come from: [mark + episode, t]."""
+    """Episodes of unequal length whose observations spell out where they come from: [mark +
+    episode, t]."""
     length = rng.integers(1, horizon + 1, count)
     goal_shape = spec.goal.shape
     observation = np.zeros((count, horizon + 1, spec.observation.dim), np.float32)
@@ -107,7 +122,9 @@ def random_episodes(
 
 def without_times(rows: list[dict[str, float]]) -> bytes:
     """Metric rows without wall times, which differ between two runs of the same seed."""
-    return json.dumps([{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]).encode()
+    return json.dumps(
+        [{k: v for k, v in row.items() if not k.startswith("time/")} for row in rows]
+    ).encode()
 
 
 def written(path: Path) -> tuple[str, str]:
@@ -119,7 +136,8 @@ def written(path: Path) -> tuple[str, str]:
 
 
 def fingerprint(run: Run) -> dict[str, str]:
-    """SHA-256 of all that the last checkpoint holds, part by part, and of the metric rows, both without wall times."""
+    """SHA-256 of all that the last checkpoint holds, part by part, and of the metric rows, both
+    without wall times."""
     checkpoint, skipped = run.checkpoints.newest()
     assert not skipped
     tensors, values = split(checkpoint.load())

@@ -1,4 +1,5 @@
-"""Acting in NumPy is what learning in JAX believes: greedy actions, draws and their probabilities."""
+"""Acting in NumPy is what learning in JAX believes: greedy actions, draws and their
+probabilities."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def trained(method: str, actions: Actions, **settings: Any) -> tuple[Any, Any, A
     scale = Scale(*(rng.uniform(0.5, 2, n).astype(np.float32) for n in (5, 5, 2, 2)))
     state = agent.scheduled(agent.init(jax.random.key(0)), scale, 0.0)
     last = "network" if method == "dqn" else "actor" if method in ("ddpg", "td3") else "policy"
-    params = jax.tree.map(lambda x: x + rng.normal(0, 0.5, x.shape).astype(np.float32), getattr(state, last))
+    params = jax.tree.map(
+        lambda x: x + rng.normal(0, 0.5, x.shape).astype(np.float32), getattr(state, last)
+    )
     state = state._replace(**{last: params})
     return agent, state, agent.actor(state)
 
@@ -124,7 +127,9 @@ def test_others_draw_nothing(method: str) -> None:
 
 @pytest.mark.parametrize("widths", [(8,), (7,) * 12])
 def test_widths_of_the_network(widths: tuple[int, ...]) -> None:
-    shape = agent_class("ddpg")(config_class("ddpg")(net_arch=widths), Shapes(5, 2, BOX, 0.9)).actor_shape()
+    shape = agent_class("ddpg")(
+        config_class("ddpg")(net_arch=widths), Shapes(5, 2, BOX, 0.9)
+    ).actor_shape()
     params = to_numpy(MLP(widths, 2).init(jax.random.key(0), jnp.zeros((1, 7))))
     assert Actor(shape, params, Shapes(5, 2, BOX, 0.9).no_scale()).widths == [*widths, 2]
 

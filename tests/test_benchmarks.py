@@ -9,7 +9,9 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS, main
 
 
-def test_an_unknown_benchmark_is_exit_code_2_and_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_benchmark_is_exit_code_2_and_names_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["nothing"])
     assert stop.value.code == 2

@@ -27,7 +27,17 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "bits"
-    command = ["train", "hindsight/BitFlip-v0", "--env.bits", "4", "--steps", "600", "--run-dir", str(path), *QUICK]
+    command = [
+        "train",
+        "hindsight/BitFlip-v0",
+        "--env.bits",
+        "4",
+        "--steps",
+        "600",
+        "--run-dir",
+        str(path),
+        *QUICK,
+    ]
     with pytest.raises(SystemExit) as stop:
         main(command)
     assert stop.value.code == 0
@@ -92,7 +102,9 @@ def test_mistakes_are_one_line_and_exit_code_2(
     assert message in error
 
 
-def test_nan_in_observations_during_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_nan_in_observations_during_training(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     code, _, error = call(capsys, "train", "test/NaN-v0", "--run-dir", tmp_path / "run", *QUICK)
     assert code == 2
     assert error.count("\n") == 1
@@ -108,7 +120,9 @@ def test_help_lists_commands_and_settings(capsys: pytest.CaptureFixture[str]) ->
     assert "--replay.replay-k" in call(capsys, "train", "--help-all")[1]
     assert "--agent.clip " in call(capsys, "train", "--help-all", "--method", "ppo")[1]
     assert "--agent.double" in call(capsys, "train", "hindsight/BitFlip-v0", "--help-all")[1]
-    assert "0.99 in 7 minutes" in " ".join(call(capsys, "train", "FetchPush-v4", "--help")[1].split())
+    assert "0.99 in 7 minutes" in " ".join(
+        call(capsys, "train", "FetchPush-v4", "--help")[1].split()
+    )
     assert re.match(r"hindsight \d", call(capsys, "--version")[1])
 
 
@@ -121,14 +135,22 @@ def test_eval_json(capsys: pytest.CaptureFixture[str], run: Path) -> None:
     assert json.loads(call(capsys, "eval", run, "--episodes", "7", "--json")[1]) == result
 
 
-def test_config_repeats_a_run(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
-    code, _, _ = call(capsys, "train", "--config", run / "config.json", "--run-dir", tmp_path / "again", "--quiet")
+def test_config_repeats_a_run(
+    capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
+) -> None:
+    code, _, _ = call(
+        capsys, "train", "--config", run / "config.json", "--run-dir", tmp_path / "again", "--quiet"
+    )
     assert code == 0
-    assert (tmp_path / "again" / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
+    assert (tmp_path / "again" / "policy.safetensors").read_bytes() == (
+        run / "policy.safetensors"
+    ).read_bytes()
     assert (tmp_path / "again" / "config.json").read_text() == (run / "config.json").read_text()
 
 
-def test_watch_and_plot_write_files(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
+def test_watch_and_plot_write_files(
+    capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
+) -> None:
     assert call(capsys, "watch", run, "--episodes", "1", "-o", tmp_path / "v.mp4")[0] == 0
     assert (tmp_path / "v.mp4").read_bytes()[4:8] == b"ftyp"
     assert call(capsys, "plot", run, "-o", tmp_path / "c.png")[0] == 0
@@ -136,7 +158,9 @@ def test_watch_and_plot_write_files(capsys: pytest.CaptureFixture[str], run: Pat
     assert (run / "learning_curve.png").exists()
 
 
-def test_window_needs_a_screen(capsys: pytest.CaptureFixture[str], run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_needs_a_screen(
+    capsys: pytest.CaptureFixture[str], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     code, _, error = call(capsys, "watch", run, "--window")
@@ -152,7 +176,9 @@ def test_doctor_and_envs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hindsight/FourRooms-v0" in call(capsys, "envs")[1]
 
 
-def test_a_broken_policy_is_one_line(capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path) -> None:
+def test_a_broken_policy_is_one_line(
+    capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text((run / "config.json").read_text())
     (tmp_path / "policy.json").write_text((run / "policy.json").read_text())
     (tmp_path / "policy.safetensors").write_bytes(b"garbage")
@@ -181,10 +207,25 @@ def test_config_with_another_env_or_argument_records_what_was_trained(
     capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
 ) -> None:
     config, more = run / "config.json", ["--steps", "100", "--quiet"]
-    assert call(capsys, "train", "--config", config, "--env.bits", "3", "--run-dir", tmp_path / "a", *more)[0] == 0
+    assert (
+        call(
+            capsys,
+            "train",
+            "--config",
+            config,
+            "--env.bits",
+            "3",
+            "--run-dir",
+            tmp_path / "a",
+            *more,
+        )[0]
+        == 0
+    )
     assert json.loads((tmp_path / "a" / "config.json").read_text())["env_kwargs"] == {"bits": 3}
     other = ["hindsight/EmptyRoom-v0", "--config", config, "--run-dir", tmp_path / "b", *more]
-    assert call(capsys, "train", *other)[0] == 2  # --config brings bits=4, which a room does not take
+    assert (
+        call(capsys, "train", *other)[0] == 2
+    )  # --config brings bits=4, which a room does not take
 
 
 @pytest.mark.parametrize(
@@ -194,13 +235,27 @@ def test_config_with_another_env_or_argument_records_what_was_trained(
         (["train", "hindsight/BitFlip-v0", "--env.bits", "8.5"], "cannot make"),
         (["train", ":X-v0"], "cannot make"),
         (["train", "hindsight/BitFlip-v0", "--env.random-start", "{1}"], "cannot be written"),
-        (["train", "hindsight/BitFlip-v0", "--seed", "9" * 400], "seed must be at least 0 and below"),
-        (["train", "hindsight/BitFlip-v0", "--run-dir", "hindsight/EmptyRoom-v0", "hindsight/FourRooms-v0"], "unknown"),
+        (
+            ["train", "hindsight/BitFlip-v0", "--seed", "9" * 400],
+            "seed must be at least 0 and below",
+        ),
+        (
+            [
+                "train",
+                "hindsight/BitFlip-v0",
+                "--run-dir",
+                "hindsight/EmptyRoom-v0",
+                "hindsight/FourRooms-v0",
+            ],
+            "unknown",
+        ),
         (["eval", TESTS, "--seed", "-1"], "--seed must be 0 or more"),
         (["doctor", "CartPole-v1", "--max-episode-steps", "x"], "--max-episode-steps"),
     ],
 )
-def test_odd_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_odd_mistakes(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     code, _, error = call(capsys, *arguments)
     assert code == 2
     assert error.count("\n") == 1, error
@@ -227,14 +282,18 @@ def test_a_reader_that_leaves_is_no_error_message() -> None:
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["train", "--help"], ["envs"], ["verify"]])
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["train", "--help"], ["envs"], ["verify"]]
+)
 def test_commands_that_learn_nothing_start_without_jax(command: list[str], run: Path) -> None:
     script = (
         "import sys\nfrom hindsight.cli import main\ntry:\n    main(sys.argv[1:])\n"
         "finally:\n    assert 'jax' not in sys.modules"
     )
     arguments = [*command, str(run)] if command == ["verify"] else command
-    result = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
 
 

@@ -21,7 +21,9 @@ def forward(observation: Floats, goal: Floats) -> Array:
 def test_a_recorded_episode_is_what_the_collector_makes_of_it(ends: bool) -> None:
     spec = inspect(LineEnv(ends=ends))
     for seed in range(8):
-        expected = Collector(LocalEnvs(lambda: LineEnv(ends=ends), 1, spec.horizon), spec).collect(forward, [seed])
+        expected = Collector(LocalEnvs(lambda: LineEnv(ends=ends), 1, spec.horizon), spec).collect(
+            forward, [seed]
+        )
         env = LineEnv(ends=ends)
         observation, _ = env.reset(seed=seed)
         observations, actions, over = [observation], [], False
@@ -35,10 +37,14 @@ def test_a_recorded_episode_is_what_the_collector_makes_of_it(ends: bool) -> Non
         n = int(expected.length[0])
         for name in ("observation", "achieved_goal", "desired_goal"):
             np.testing.assert_array_equal(
-                getattr(recorded, name)[0, : n + 1], getattr(expected, name)[0, : n + 1], err_msg=name
+                getattr(recorded, name)[0, : n + 1],
+                getattr(expected, name)[0, : n + 1],
+                err_msg=name,
             )
         for name in ("action", "reward", "terminated", "success"):
-            np.testing.assert_array_equal(getattr(recorded, name)[0, :n], getattr(expected, name)[0, :n], err_msg=name)
+            np.testing.assert_array_equal(
+                getattr(recorded, name)[0, :n], getattr(expected, name)[0, :n], err_msg=name
+            )
 
 
 def test_a_recorded_episode_has_one_observation_more_than_actions() -> None:

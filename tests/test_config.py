@@ -33,7 +33,9 @@ def test_survives_json(config: OffPolicyConfig) -> None:
 
 
 def test_settings_by_dotted_name_and_nested() -> None:
-    changed = with_settings(CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}})
+    changed = with_settings(
+        CONFIG, {"seed": 3, "agent.gamma": 0.9, "replay": {"replay_k": "linear(8, 1)"}}
+    )
     assert changed.seed == 3
     assert changed.agent.gamma == 0.9
     assert changed.replay.replay_k == Schedule("linear", (8.0, 1.0))
@@ -73,7 +75,8 @@ def test_bad_settings_say_which_and_why(settings: dict[str, Any], message: str) 
 
 
 @pytest.mark.parametrize(
-    "data", [[], {}, {"env": 3}, {"env": "X", "agent": {"method": "nosuch"}}, {"env": "X", "agent": 1}]
+    "data",
+    [[], {}, {"env": 3}, {"env": "X", "agent": {"method": "nosuch"}}, {"env": "X", "agent": 1}],
 )
 def test_foreign_json_is_refused(data: Any) -> None:
     with pytest.raises(HindsightError):
@@ -89,7 +92,9 @@ def test_flatten_names_every_setting() -> None:
 
 def ranged(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, str, Range, Any]]:
     """Full name, name, range and default of every ranged setting of a group."""
-    defaults = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
+    defaults = {
+        f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING
+    }
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for allowed in (part for part in get_args(hint)[1:] if isinstance(part, Range)):
             yield prefix + name, name, allowed, defaults[name]
@@ -136,7 +141,13 @@ def test_every_range_of_every_agent_is_kept(method: str) -> None:
         for value in outside(allowed, default):
             with pytest.raises(HindsightError, match=rf"setting {full} must be .*got "):
                 changed(config, "agent.", name, value)
-    assert {"net_arch", "gamma", "clip_observation", "clip_normalized", "normalizer_epsilon"} <= set(names)
+    assert {
+        "net_arch",
+        "gamma",
+        "clip_observation",
+        "clip_normalized",
+        "normalizer_epsilon",
+    } <= set(names)
     numbers = {
         name
         for name, value in vars(config.agent).items()
@@ -150,7 +161,9 @@ def changed(base: Any, prefix: str, name: str, value: Any) -> Any:
     if not prefix:
         return dataclasses.replace(base, **{name: value})
     group = prefix[:-1]
-    return dataclasses.replace(base, **{group: dataclasses.replace(getattr(base, group), **{name: value})})
+    return dataclasses.replace(
+        base, **{group: dataclasses.replace(getattr(base, group), **{name: value})}
+    )
 
 
 @pytest.mark.parametrize(("kind", "prefix"), GROUPS)
@@ -206,7 +219,9 @@ PRIORITIES = {
 @pytest.mark.parametrize("name", PRIORITIES)
 def test_settings_of_priorities_need_priorities(name: str) -> None:
     settings = {f"priority.{name}": PRIORITIES[name]}
-    with pytest.raises(HindsightError, match=rf"priority\.{name} changes nothing, while priority.sampling"):
+    with pytest.raises(
+        HindsightError, match=rf"priority\.{name} changes nothing, while priority.sampling"
+    ):
         with_settings(CONFIG, settings)
     assert with_settings(CONFIG, settings | {"priority.sampling": "rank"})
     fresh = settings | {"priority.fresh": 2}

@@ -1,4 +1,5 @@
-"""Tests that learn. The fast one is bit flip with 8 bits; the others are slow (`make test-slow`)."""
+"""Tests that learn. The fast one is bit flip with 8 bits; the others are slow (`make
+test-slow`)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def test_bit_flip_8_is_learnt_with_hindsight(tmp_path: Path) -> None:
 def test_bit_flip_15_needs_hindsight(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"env_kwargs": {"bits": 15}, "steps": 100_000}
     assert success(tmp_path, "hindsight/BitFlip-v0", "with", **settings) >= 0.95
-    assert success(tmp_path, "hindsight/BitFlip-v0", "without", replay={"replay_k": 0}, **settings) < 0.1
+    assert (
+        success(tmp_path, "hindsight/BitFlip-v0", "without", replay={"replay_k": 0}, **settings)
+        < 0.1
+    )
 
 
 @pytest.mark.slow

@@ -10,8 +10,14 @@ from hindsight.envs.contract import inspect
 from hindsight.normalizer import Moments, Normalizer, Scale, network_inputs
 
 
-@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 30), min_size=1, max_size=6), st.floats(-1e4, 1e4))
-def test_moments_of_parts_are_those_of_the_whole(seed: int, sizes: list[int], offset: float) -> None:
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(0, 30), min_size=1, max_size=6),
+    st.floats(-1e4, 1e4),
+)
+def test_moments_of_parts_are_those_of_the_whole(
+    seed: int, sizes: list[int], offset: float
+) -> None:
     rng = np.random.default_rng(seed)
     parts = [rng.standard_normal((n, 3)) * [1.0, 10.0, 0.001] + offset for n in sizes]
     moments = Moments(3, epsilon=0.01)

@@ -87,7 +87,9 @@ def test_networks_agree_and_have_the_same_parameters() -> None:
     (x,) = arrays((5, 4, 8))
     one, two = MLP((64, 64), 3), MLP((64, 64), 3, precision="bfloat16")
     params = one.init(jax.random.key(0), x)
-    assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), params, two.init(jax.random.key(0), x)))
+    assert jax.tree.all(
+        jax.tree.map(lambda a, b: (a == b).all(), params, two.init(jax.random.key(0), x))
+    )
     exact, rounded = one.apply(params, x), two.apply(params, x)
     assert rounded.shape == (5, 4, 3)
     assert 0.0 < float(abs(exact - rounded).max()) < 0.05

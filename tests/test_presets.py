@@ -59,13 +59,17 @@ def trainings() -> Iterator[tuple[str, int, bool, str, str]]:
 SPECS = {discrete: inspect(LineEnv(discrete)) for discrete in (False, True)}
 
 
-def made(env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False) -> Any:
+def made(
+    env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False
+) -> Any:
     spec = replace(SPECS[discrete], id=env, horizon=horizon)
     return default_config(method, spec, preset)
 
 
 @pytest.mark.parametrize(("env", "horizon", "discrete", "method", "preset"), list(trainings()))
-def test_presets_fit_together(env: str, horizon: int, discrete: bool, method: str, preset: str) -> None:
+def test_presets_fit_together(
+    env: str, horizon: int, discrete: bool, method: str, preset: str
+) -> None:
     config: TrainConfig = made(env, method, preset, horizon, discrete)
     assert config.env == env
     assert config.agent.method == method
@@ -78,7 +82,9 @@ def test_presets_fit_together(env: str, horizon: int, discrete: bool, method: st
             assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
         elif preset != "default":
             assert config.replay.goals_chosen == "stored"
-            assert config.priority.sampling == ("rank_heap" if preset.startswith("paper") else "rank")
+            assert config.priority.sampling == (
+                "rank_heap" if preset.startswith("paper") else "rank"
+            )
             two = preset == "hper"
             assert config.priority.queues == ("two_queues" if two else "single_queue")
         assert config.agent.normalize == (preset != "paper")

@@ -28,9 +28,14 @@ def test_values_at_start_middle_and_end(text: str, values: list[float]) -> None:
 
 
 @given(
-    st.floats(0.01, 100), st.floats(0.01, 100), st.floats(-1, 2), st.sampled_from(["linear", "exponential", "cosine"])
+    st.floats(0.01, 100),
+    st.floats(0.01, 100),
+    st.floats(-1, 2),
+    st.sampled_from(["linear", "exponential", "cosine"]),
 )
-def test_stays_between_its_ends_and_clips_progress(first: float, last: float, progress: float, kind: str) -> None:
+def test_stays_between_its_ends_and_clips_progress(
+    first: float, last: float, progress: float, kind: str
+) -> None:
     schedule = Schedule(kind, (first, last))
     low, high = schedule.bounds()
     assert low * (1 - 1e-9) <= schedule(progress) <= high * (1 + 1e-9)

@@ -1,10 +1,10 @@
-"""Hindsight learning: agents for goal-directed tasks with sparse rewards learn from the goals they reached instead.
+"""Hindsight learning: agents for goal-directed tasks with sparse rewards learn from the goals they
+reached instead.
 
 import hindsight
 
-run = hindsight.train("FetchReach-v4", seed=1)
-policy = hindsight.load(run.path)
-action = policy(observation)
+run = hindsight.train("FetchReach-v4", seed=1) policy = hindsight.load(run.path) action =
+policy(observation)
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ __all__ = [
     "train",
 ]
 
-# Where each name is. JAX is imported when it is first needed, so that env workers and `hindsight --help` start fast.
+# Where each name is. JAX is imported when it is first needed, so that env workers and `hindsight
+# --help` start fast.
 _HOMES = {
     "hindsight.api": ("evaluate", "resume", "train"),
     "hindsight.config": ("OffPolicyConfig", "OnPolicyConfig", "TrainConfig"),

@@ -1,6 +1,8 @@
-"""A trained network that acts, in NumPy: what collectors play with and policies save. It needs no JAX.
+"""A trained network that acts, in NumPy: what collectors play with and policies save. It needs no
+JAX.
 
-Acting in NumPy never waits for the thread pool that learning keeps busy, and a loaded policy needs no compilation.
+Acting in NumPy never waits for the thread pool that learning keeps busy, and a loaded policy
+needs no compilation.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class ActorShape:
     head: Head
     """How outputs become actions: squashed; the best of some values; or drawn from a distribution.
 
-    Outputs of a squashed Gaussian are means and log deviations, of what tanh then brings into the box."""
+    Outputs of a squashed Gaussian are means and log deviations, of what tanh then brings into
+    the box.
+    """
     actions: Actions
     tanh_layers: bool = False
     """Hidden layers are tanh instead of ReLU."""
@@ -39,7 +43,9 @@ class ActorShape:
     @property
     def outputs(self) -> int:
         """Of the network, for one row."""
-        return self.actions.choices or self.actions.dim * (2 if self.head == "squashed_gaussian" else 1)
+        return self.actions.choices or self.actions.dim * (
+            2 if self.head == "squashed_gaussian" else 1
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,8 @@ class Actor:
 
     shape: ActorShape
     params: Params
-    """Of an MLP; of a Gaussian, {"network": an MLP, "log_std": [a]}; of others to draw from, {"network": an MLP}."""
+    """Of an MLP; of a Gaussian, {"network": an MLP, "log_std": [a]}; of others to draw from,
+    {"network": an MLP}."""
     scale: Scale
 
     @property
@@ -59,7 +66,12 @@ class Actor:
         """What the network says of features [n, o] and [n, g]."""
         shape = self.shape
         inputs = network_inputs(
-            self.scale, observation, goal, shape.clip_observation, shape.clip_normalized, shape.fourier_features
+            self.scale,
+            observation,
+            goal,
+            shape.clip_observation,
+            shape.clip_normalized,
+            shape.fourier_features,
         )
         return forward(self._network, inputs, shape.tanh_layers)
 
@@ -89,7 +101,9 @@ class Actor:
             return choice
         return actions.inside(actions.from_unit(self.unit(observation, goal)).astype(np.float32))
 
-    def sample(self, observation: Floats, goal: Floats, rng: np.random.Generator) -> tuple[Array, Floats]:
+    def sample(
+        self, observation: Floats, goal: Floats, rng: np.random.Generator
+    ) -> tuple[Array, Floats]:
         """Actions drawn from a stochastic policy, and their log-probabilities [n]."""
         output = self.outputs(observation, goal)
         if self.shape.head == "categorical":
@@ -108,7 +122,9 @@ class Actor:
         log_std = self.params["log_std"]
         unit = (output + np.exp(log_std) * rng.standard_normal(output.shape)).astype(np.float32)
         action = actions.from_unit(unit).astype(np.float32)
-        log_prob: Floats = gaussian_log_prob(np, output, log_std, actions.to_unit(action)).astype(np.float32)
+        log_prob: Floats = gaussian_log_prob(np, output, log_std, actions.to_unit(action)).astype(
+            np.float32
+        )
         return action, log_prob
 
 
@@ -125,10 +141,12 @@ def mean_and_log_std(numpy: Any, outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squashed_log_prob(numpy: Any, noise: Tensor, log_std: Tensor, before: Tensor) -> Tensor:
-    """Log density of tanh(before), where before = mean + deviation * noise, summed over the last axis.
+    """Log density of tanh(before), where before = mean + deviation * noise, summed over the last
+    axis.
 
-    It is that of the Gaussian over the slope of tanh, 1 - tanh(x)^2 = 4 / (exp(x) + exp(-x))^2, whose logarithm is
-    written so that it stays finite. Passing the noise, and not the mean, keeps it exact for the smallest deviations.
+    It is that of the Gaussian over the slope of tanh, 1 - tanh(x)^2 = 4 / (exp(x) + exp(-x))^2,
+    whose logarithm is written so that it stays finite. Passing the noise, and not the mean,
+    keeps it exact for the smallest deviations.
     """
     slope = 2.0 * (np.log(2.0) - before - numpy.logaddexp(0.0, -2.0 * before))
     return numpy.sum(-0.5 * noise**2 - log_std - 0.5 * LOG_2PI - slope, axis=-1)
@@ -151,24 +169,31 @@ def forward(params: Params, x: Floats, tanh: bool = False) -> Floats:
 
 
 class RandomActions:
-    """Replaces a share of the actions by uniformly random ones, each held for `hold` steps on average.
+    """Replaces a share of the actions by uniformly random ones, each held for `hold` steps on
+    average.
 
-    Held actions reach what a new one at every step hardly does: to lift a box, a gripper has to stay closed while it
-    rises. The share is the same for any `hold`. Continuous actions [n, a] are in units of half their range.
+    Held actions reach what a new one at every step hardly does: to lift a box, a gripper has to
+    stay closed while it rises. The share is the same for any `hold`. Continuous actions [n, a]
+    are in units of half their range.
     """
 
     def __init__(self, actions: Actions, share: float, hold: float = 1.0) -> None:
         self._actions = actions
         self._share = share
         self._continue = 1.0 - 1.0 / hold
-        self._start = share * (1.0 - self._continue) / (1.0 - share * self._continue) if share < 1.0 else 1.0
+        self._start = (
+            share * (1.0 - self._continue) / (1.0 - share * self._continue) if share < 1.0 else 1.0
+        )
         self._on: Array | None = None
         self._held: Array = np.zeros(0)
 
     def __call__(self, action: Array, rng: np.random.Generator) -> Array:
         random: Array
         if self._actions.discrete:
-            random, draw = rng.integers(0, self._actions.choices, len(action)), rng.random(len(action))
+            random, draw = (
+                rng.integers(0, self._actions.choices, len(action)),
+                rng.random(len(action)),
+            )
         else:
             random = rng.uniform(-1.0, 1.0, action.shape).astype(np.float32)
             draw = rng.random((len(action), 1))
@@ -176,6 +201,8 @@ class RandomActions:
             self._on, self._held = draw < self._share, random
         else:
             continues = self._on & (draw < self._continue)
-            starts = np.where(self._on, self._continue + (1.0 - self._continue) * self._start, self._start)
+            starts = np.where(
+                self._on, self._continue + (1.0 - self._continue) * self._start, self._start
+            )
             self._on, self._held = draw < starts, np.where(continues, self._held, random)
         return np.where(self._on, self._held, action)

@@ -89,14 +89,20 @@ def train(
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
-            raise HindsightError("num_envs must be 1 for an env object: pass a function that makes the env instead")
+            raise HindsightError(
+                "num_envs must be 1 for an env object: pass a function that makes the env instead"
+            )
     config = with_settings(replace(config, env=spec.id, env_kwargs=kwargs), settings)
     if method not in (None, config.agent.method):
-        raise HindsightError(f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}")
+        raise HindsightError(
+            f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}"
+        )
     return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)
 
 
-def describe(env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_steps: int | None = None) -> GoalEnvSpec:
+def describe(
+    env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_steps: int | None = None
+) -> GoalEnvSpec:
     """Check the goal-env contract on one env and describe it."""
     return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
 
@@ -107,7 +113,9 @@ def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default
     default = config_of(method, spec.id)
     known = flatten(default)
     settings = preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete)
-    return with_settings(default, {name: value for name, value in settings.items() if name in known})
+    return with_settings(
+        default, {name: value for name, value in settings.items() if name in known}
+    )
 
 
 def train_config(
@@ -133,7 +141,8 @@ def train_config(
         if resumed is not None:
             restore(loop.state, resumed)
         run = Run.create(config, run_dir) if reopened is None else reopened.run
-        # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores from the rest.
+        # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores
+        # from the rest.
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         training = stack.enter_context(closing(loop.train()))
         follow(training, run, reopened, callbacks, logger, quiet)
@@ -150,11 +159,13 @@ def resume(
     quiet: bool = False,
     trust: bool = False,
 ) -> Run:
-    """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and return it.
+    """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and
+    return it.
 
-    One that was stopped before its first checkpoint starts from its settings. `steps` are added to those that it was
-    made for; schedules then stretch over the new total. A run that was trained on a function or an object instead of an
-    id needs it again, as `env`. With `trust`, a run that was not made here may import the module that its env names.
+    One that was stopped before its first checkpoint starts from its settings. `steps` are added
+    to those that it was made for; schedules then stretch over the new total. A run that was
+    trained on a function or an object instead of an id needs it again, as `env`. With `trust`, a
+    run that was not made here may import the module that its env names.
     """
     with reopen(Path(run), steps) as found:
         if found.is_done:
@@ -167,7 +178,9 @@ def resume(
         return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
 
 
-def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False) -> Evaluation:
+def evaluate(
+    run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False
+) -> Evaluation:
     """Play fresh episodes greedily with the policy of a run: success rate and mean return.
 
     With `trust`, a run that was not made here may import the module that its env names.
@@ -178,7 +191,9 @@ def evaluate(run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = 
     make_env = factory(config.env, config.env_kwargs)
     spec = describe(config.env, make_env, config.max_episode_steps)
     if (policy.observation, policy.goal) != (spec.observation, spec.goal):
-        raise HindsightError(f"the policy in {run} was trained on other observations or goals than {config.env} has")
+        raise HindsightError(
+            f"the policy in {run} was trained on other observations or goals than {config.env} has"
+        )
     envs = make_batch(
         make_env,
         spec,

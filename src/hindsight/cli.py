@@ -1,4 +1,5 @@
-"""The command line: one tyro program of subcommands; every HindsightError becomes one line and exit code 2."""
+"""The command line: one tyro program of subcommands; every HindsightError becomes one line and
+exit code 2."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ def _dispatch(arguments: list[str]) -> int:
     arguments = arguments or ["--help"]
     name = arguments[0]
     if not name.startswith("-") and name not in COMMANDS:
-        known = f" Did you mean {ELSEWHERE[name]!r}?" if name in ELSEWHERE else nearest(name, COMMANDS)
+        known = (
+            f" Did you mean {ELSEWHERE[name]!r}?" if name in ELSEWHERE else nearest(name, COMMANDS)
+        )
         raise HindsightError(f"unknown command {name!r}.{known} (see hindsight --help)")
     prog = "hindsight" if name.startswith("-") else f"hindsight {name}"
     command, more = parse(_program(arguments), arguments, "hindsight", shown=prog)

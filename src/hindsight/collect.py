@@ -16,7 +16,9 @@ from hindsight.types import Array, Floats
 Act = Callable[[Floats, Floats], Array | tuple[Array, Floats]]
 """(observation features [n, o], goal features [n, g]) -> actions [n, a], or [n] if discrete.
 
-A stochastic policy returns their log-probabilities [n], too. Envs are given actions clipped to their box."""
+A stochastic policy returns their log-probabilities [n], too. Envs are given actions clipped to
+their box.
+"""
 
 
 ATTEMPTS = 3
@@ -24,7 +26,8 @@ ATTEMPTS = 3
 
 
 class Collector:
-    """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation failed are left out."""
+    """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation failed
+    are left out."""
 
     def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
         self.envs = envs
@@ -37,7 +40,9 @@ class Collector:
             episodes = Episodes.concatenate(rounds)
             if len(episodes):
                 return episodes
-        raise HindsightError(f"{self.spec.id}: all {len(seeds)} simulations failed, {ATTEMPTS} times in a row")
+        raise HindsightError(
+            f"{self.spec.id}: all {len(seeds)} simulations failed, {ATTEMPTS} times in a row"
+        )
 
     def _round(self, act: Act, seeds: Sequence[int]) -> Episodes:
         n, horizon, spec = len(seeds), self.spec.horizon, self.spec
@@ -62,14 +67,19 @@ class Collector:
                 chosen, log_prob[:, t] = chosen
             action[:, t] = chosen
             frame = self.envs.step(spec.actions.inside(action[:, t]))
-            observation[:, t + 1], achieved[:, t + 1] = spec.observation(frame.observation), frame.achieved_goal
+            observation[:, t + 1], achieved[:, t + 1] = (
+                spec.observation(frame.observation),
+                frame.achieved_goal,
+            )
             reward[alive, t] = frame.reward[alive]
             terminated[alive, t] = frame.terminated[alive]
             success[alive, t] = frame.success[alive]
             length[alive & _ended(frame)] = t + 1
             if _ended(frame).all():
                 break
-        episodes = Episodes(observation, achieved, desired, action, reward, terminated, success, length, log_prob)
+        episodes = Episodes(
+            observation, achieved, desired, action, reward, terminated, success, length, log_prob
+        )
         return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
 
 
@@ -86,13 +96,14 @@ def record(
 ) -> Episodes:
     """One episode that your own loop played, as `Episodes`: L + 1 dict observations and L actions.
 
-    `terminated` says whether the env ended it (not the time limit). `success` of each step is taken from the reward if
-    it is not given.
+    `terminated` says whether the env ended it (not the time limit). `success` of each step is
+    taken from the reward if it is not given.
     """
     length, horizon = len(actions), spec.horizon
     if not (0 < length <= horizon and len(observations) == length + 1):
         raise HindsightError(
-            f"an episode has 1 to {horizon} actions and one observation more, got {length} and {len(observations)}"
+            f"an episode has 1 to {horizon} actions and one observation more, got {length} and "
+            f"{len(observations)}"
         )
 
     def column(key: str) -> Array:
@@ -121,7 +132,9 @@ def record(
 
 
 def episode_seeds(seed: int, stream: int, first: int, count: int) -> list[int]:
-    """Reset seeds of the episodes `first` to `first + count` of one of a run's streams (training, evaluation, ...)."""
+    """Reset seeds of the episodes `first` to `first + count` of one of a run's streams
+    (training, evaluation, ...)."""
     return [
-        int(np.random.SeedSequence((seed, stream, i)).generate_state(1)[0] >> 1) for i in range(first, first + count)
+        int(np.random.SeedSequence((seed, stream, i)).generate_state(1)[0] >> 1)
+        for i in range(first, first + count)
     ]

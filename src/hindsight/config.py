@@ -1,4 +1,5 @@
-"""Every setting of a training, as frozen dataclasses. `config.json` of a run holds exactly these."""
+"""Every setting of a training, as frozen dataclasses. `config.json` of a run holds exactly
+these."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class CheckpointConfig:
     """When everything is saved, so that the run can be resumed from there."""
 
     minutes: NotNegative = 5.0
-    """A checkpoint is made at the first evaluation after so many minutes, at the latest after twice as many."""
+    """A checkpoint is made at the first evaluation after so many minutes, at the latest after
+    twice as many."""
     keep: Count = 2
     """How many of the newest are kept, besides the one with the highest success rate."""
     when_failed: Literal["continue", "stop"] = "continue"
@@ -69,14 +71,17 @@ class TrainConfig:
     max_episode_steps: OptionalCount = None
     """Time limit, for envs that have none of their own."""
     simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
-    """threads: Fetch and Hand. jax: bit flip and rooms, by policy gradients. auto: the first of these that is possible,
-    else processes if a step is slow, else inline."""
+    """threads: Fetch and Hand. jax: bit flip and rooms, by policy gradients. auto: the first of
+    these that is possible, else processes if a step is slow, else inline."""
     workers: OptionalCount = None
-    """Threads or processes that simulate; one per core if not given. Results do not depend on it."""
+    """Threads or processes that simulate; one per core if not given. Results do not depend on
+    it."""
     env_timeout: Positive = 60.0
-    """Seconds that envs in a worker process may take for one step or reset, before they count as hung."""
+    """Seconds that envs in a worker process may take for one step or reset, before they count as
+    hung."""
     env_failures: Count = 5
-    """Failures of worker processes without a whole round of episodes in between, before the run stops."""
+    """Failures of worker processes without a whole round of episodes in between, before the run
+    stops."""
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
 
@@ -85,7 +90,9 @@ class TrainConfig:
         self.agent.check()
         if self.stop_at_success is not None and self.eval_episodes < LEAST_EPISODES:
             few = f"evaluations of {self.eval_episodes} episodes say too little"
-            raise HindsightError(f"stop_at_success: {few}, set eval_episodes to {LEAST_EPISODES} or more")
+            raise HindsightError(
+                f"stop_at_success: {few}, set eval_episodes to {LEAST_EPISODES} or more"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,9 @@ class OffPolicyConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.simulator == "jax":
-            raise HindsightError("simulator jax is for policy gradients: choose auto, threads, processes or inline")
+            raise HindsightError(
+                "simulator jax is for policy gradients: choose auto, threads, processes or inline"
+            )
         check_replay(self.replay, self.priority)
         if not self.agent.has_actor:
             why = f"as {self.agent.method} has no actor that learns from a batch of its own"

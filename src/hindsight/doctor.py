@@ -23,7 +23,11 @@ assert image.ndim == 3 and image.std() > 0, "the picture is empty"
 """
 
 
-def examine(env_id: str | None, env_kwargs: dict[str, Any] | None = None, max_episode_steps: int | None = None) -> int:
+def examine(
+    env_id: str | None,
+    env_kwargs: dict[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+) -> int:
     """Print a line per check; 0 if all are well, else 2."""
     well = True
 
@@ -41,8 +45,8 @@ def examine(env_id: str | None, env_kwargs: dict[str, Any] | None = None, max_ep
     threads = os.environ.get("XLA_FLAGS", "")
     report(
         True,
-        f"JAX learns on {jax_threads()} threads (PJRT_NPROC), envs are simulated on {info['cores']} (--workers)"
-        + (f" (XLA_FLAGS={threads})" if threads else ""),
+        f"JAX learns on {jax_threads()} threads (PJRT_NPROC), envs are simulated on "
+        f"{info['cores']} (--workers)" + (f" (XLA_FLAGS={threads})" if threads else ""),
     )
     robotics = register_robotics()
     if robotics:
@@ -79,7 +83,9 @@ def _rendering(env_id: str) -> tuple[bool, str]:
     )
 
 
-def _contract(env_id: str, env_kwargs: dict[str, Any], max_episode_steps: int | None) -> list[tuple[bool, str]]:
+def _contract(
+    env_id: str, env_kwargs: dict[str, Any], max_episode_steps: int | None
+) -> list[tuple[bool, str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -92,13 +98,21 @@ def _contract(env_id: str, env_kwargs: dict[str, Any], max_episode_steps: int | 
         else f"{spec.actions.dim} continuous actions"
     )
     reward = "sparse" if spec.success_reward is not None else "dense"
-    ends = "recomputed" if spec.goal_terminated is not None else "learnt from successes that end an episode"
+    ends = (
+        "recomputed"
+        if spec.goal_terminated is not None
+        else "learnt from successes that end an episode"
+    )
     lines = [
         (
             True,
-            f"{env_id} keeps the goal-env contract: observation {spec.observation.dim}, goal {spec.goal.dim}, "
-            f"{actions}, {spec.horizon} steps, {reward} reward, terminated of alternate goals {ends}, "
+            f"{env_id} keeps the goal-env contract: observation {spec.observation.dim}, goal "
+            f"{spec.goal.dim}, "
+            f"{actions}, {spec.horizon} steps, {reward} reward, terminated of alternate goals "
+            f"{ends}, "
             f"{spec.step_seconds * 1e3:.2f} ms per step",
         )
     ]
-    return lines + [(True, f"note: {w.message}") for w in caught if issubclass(w.category, UserWarning)]
+    return lines + [
+        (True, f"note: {w.message}") for w in caught if issubclass(w.category, UserWarning)
+    ]

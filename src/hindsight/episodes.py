@@ -14,19 +14,21 @@ from hindsight.types import Array, Bools, Floats, Ints
 class Episodes:
     """N whole episodes of at most T steps, padded: step t of episode n is real where t < length[n].
 
-    Observations are flat float32 features; goals keep the env's own shape and dtype, because rewards are recomputed
-    from them.
+    Observations are flat float32 features; goals keep the env's own shape and dtype, because
+    rewards are recomputed from them.
     """
 
     observation: Floats  # [N, T+1, observation]
     achieved_goal: Array  # [N, T+1, ...]
     desired_goal: Array  # [N, ...]
-    action: Array  # [N, T, action] as the policy chose it, before it is clipped to the box; or, discrete, [N, T]
+    action: Array  # [N, T, action] as chosen, before it is clipped to the box; discrete: [N, T]
     reward: Floats  # [N, T] of the desired goal
     terminated: Bools  # [N, T]
     success: Bools  # [N, T]
     length: Ints  # [N]
-    log_prob: Floats | None = None  # [N, T] of the actions, under the policy that played; None if it is deterministic
+    log_prob: Floats | None = (
+        None  # [N, T] of the actions, under the policy that played; None if it is deterministic
+    )
 
     def __len__(self) -> int:
         return len(self.length)
@@ -59,7 +61,8 @@ class Episodes:
         return furthest
 
     def largest_change(self) -> Floats:
-        """[N, 2g] how far each number of the achieved goal ever got above, then below, where it was at the start."""
+        """[N, 2g] how far each number of the achieved goal ever got above, then below, where it
+        was at the start."""
         n, steps = self.achieved_goal.shape[:2]
         goals = self.achieved_goal.reshape(n, steps, -1).astype(np.float64)
         visited = np.arange(steps) <= self.length[:, None]
@@ -79,4 +82,9 @@ class Episodes:
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         if len(parts) == 1:
             return parts[0]
-        return Episodes(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in parts[0]._arrays()})
+        return Episodes(
+            **{
+                name: np.concatenate([getattr(p, name) for p in parts])
+                for name in parts[0]._arrays()
+            }
+        )

@@ -1,4 +1,5 @@
-"""The one exception that is the user's to fix: its message is a single line saying what is wrong and what to do."""
+"""The one exception that is the user's to fix: its message is a single line saying what is wrong
+and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from collections.abc import Iterable, Iterator
 
 
 class HindsightError(ValueError):
-    """Something the user can put right. The command line prints it as one line and exits with code 2."""
+    """Something the user can put right. The command line prints it as one line and exits with
+    code 2."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -24,15 +26,21 @@ def needs_report() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise HindsightError(f"{error.name} is not installed: pip install 'hindsight-rl[report]'") from None
+        raise HindsightError(
+            f"{error.name} is not installed: pip install 'hindsight-rl[report]'"
+        ) from None
 
 
 def printable(text: str) -> str:
-    """The text on one line, with control characters (which could rewrite a terminal) shown, not obeyed."""
+    """The text on one line, with control characters (which could rewrite a terminal) shown, not
+    obeyed."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def say(text: str) -> None:
-    """A line on stderr. That nobody can read it (a full disk, a closed terminal) is no reason to stop."""
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # the last: a signal came while another was written
+    """A line on stderr. That nobody can read it (a full disk, a closed terminal) is no reason to
+    stop."""
+    with contextlib.suppress(
+        OSError, ValueError, RuntimeError
+    ):  # the last: a signal came while another was written
         print(f"hindsight: {printable(text)}", file=sys.stderr, flush=True)

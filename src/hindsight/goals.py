@@ -1,6 +1,7 @@
 """Goal rules: which achieved goal stands in for the desired one. Pure functions of indices.
 
-Of an episode of length L, `achieved_goal[t]` for t = 0..L are its achieved goals; step t leads from t to t + 1.
+Of an episode of length L, `achieved_goal[t]` for t = 0..L are its achieved goals; step t leads
+from t to t + 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ DESIRED = -1
 """As a goal time: not an achieved goal, but the episode's desired goal."""
 
 GoalRule = Callable[[Ints, Ints, Ints, np.random.Generator], tuple[Ints, Ints]]
-"""(slots [n], steps [n], lengths of all stored episodes [S], rng) -> (goal slots [n], goal times [n])."""
+"""(slots [n], steps [n], lengths of all stored episodes [S], rng) -> (goal slots [n], goal times
+[n])."""
 
 
 def future(slots: Ints, steps: Ints, lengths: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -39,11 +41,17 @@ def random(slots: Ints, steps: Ints, lengths: Ints, rng: np.random.Generator) ->
     return others, rng.integers(0, lengths[others] + 1)
 
 
-RULES: dict[str, GoalRule] = {"future": future, "final": final, "episode": episode, "random": random}
+RULES: dict[str, GoalRule] = {
+    "future": future,
+    "final": final,
+    "episode": episode,
+    "random": random,
+}
 
 
 def another_episode(slots: Ints, stored: int, rng: np.random.Generator) -> Ints:
-    """For each slot, a different one, uniform over the other stored episodes (itself if it is the only one)."""
+    """For each slot, a different one, uniform over the other stored episodes (itself if it is
+    the only one)."""
     if stored < 2:
         return slots
     return (slots + rng.integers(1, stored, len(slots))) % stored

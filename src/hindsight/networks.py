@@ -1,4 +1,5 @@
-"""The networks of all learners: fully connected layers in JAX. `acting.py` computes them in NumPy."""
+"""The networks of all learners: fully connected layers in JAX. `acting.py` computes them in
+NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from hindsight.types import Tensor
 
 
 class MLP(nn.Module):
-    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start.
+    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the
+    start.
 
     `precision` is that of the products in the hidden layers. The last layer, a hundredth of the
     work, is float32.
@@ -40,7 +42,9 @@ class MLP(nn.Module):
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
             x = nn.tanh(x) if self.tanh else nn.relu(x)
-        last = nn.initializers.variance_scaling(self.output_scale**2, "fan_avg", "uniform")  # 1: Xavier's
+        last = nn.initializers.variance_scaling(
+            self.output_scale**2, "fan_avg", "uniform"
+        )  # 1: Xavier's
         return nn.Dense(self.outputs, kernel_init=last)(x)
 
 

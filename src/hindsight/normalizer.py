@@ -1,4 +1,5 @@
-"""Running mean and deviation of observations and goals, in float64, fed from every stored episode."""
+"""Running mean and deviation of observations and goals, in float64, fed from every stored
+episode."""
 
 from __future__ import annotations
 
@@ -82,13 +83,17 @@ class Normalizer:
 
     @staticmethod
     def of(spec: GoalEnvSpec, config: NormalizerSettings) -> Normalizer:
-        return Normalizer(spec.observation, spec.goal, config.normalizer_epsilon, config.clip_observation)
+        return Normalizer(
+            spec.observation, spec.goal, config.normalizer_epsilon, config.clip_observation
+        )
 
     def add(self, episodes: Episodes) -> None:
         visited = np.arange(episodes.observation.shape[1]) <= episodes.length[:, None]
         self.observation.add(np.clip(episodes.observation[visited], -self.clip, self.clip))
         self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
-        self.goal.add(self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0)))
+        self.goal.add(
+            self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0))
+        )
 
     def export_state(self) -> State:
         return {"observation": self.observation.export_state(), "goal": self.goal.export_state()}
@@ -110,10 +115,12 @@ def network_inputs(
     clip_normalized: float,
     fourier_features: int = 0,
 ) -> Tensor:
-    """The input of every network [..., i]: normalised observation and goal side by side, and, if asked for, sin and cos
-    of 1 to `fourier_features` times both. NumPy or JAX, as given."""
+    """The input of every network [..., i]: normalised observation and goal side by side, and, if
+    asked for, sin and cos of 1 to `fourier_features` times both. NumPy or JAX, as given."""
     numpy = _namespace(observation, goal, *scale)
-    o = (observation.clip(-clip_observation, clip_observation) - scale.observation_mean) / scale.observation_deviation
+    o = (
+        observation.clip(-clip_observation, clip_observation) - scale.observation_mean
+    ) / scale.observation_deviation
     g = (goal - scale.goal_mean) / scale.goal_deviation
     plain = numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)
     if not fourier_features:

@@ -22,7 +22,8 @@ _KINDS = {"INT": "a whole number", "FLOAT": "a number"}
 def parse(
     kind: Any, arguments: Sequence[str], prog: str, default: Any = None, shown: str = ""
 ) -> tuple[Any, list[str]]:
-    """What tyro makes of the arguments, and those that it does not know; its boxed errors become one line."""
+    """What tyro makes of the arguments, and those that it does not know; its boxed errors become
+    one line."""
     errors = io.StringIO()
     more: dict[str, Any] = {} if default is None else {"default": default}
     try:
@@ -38,12 +39,15 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise HindsightError(f"{_one_line(errors.getvalue(), arguments)} (see {shown or prog} --help)") from None
+        raise HindsightError(
+            f"{_one_line(errors.getvalue(), arguments)} (see {shown or prog} --help)"
+        ) from None
     return parsed, unknown
 
 
 def refuse_unknown(unknown: Sequence[str], known: Mapping[str, Any], prog: str) -> None:
-    """Raise HindsightError for the first option that nobody knows, with the nearest that somebody does."""
+    """Raise HindsightError for the first option that nobody knows, with the nearest that
+    somebody does."""
     if unknown:
         name = unknown[0].partition("=")[0]
         found = meant(name.lstrip("-"), known)
@@ -91,7 +95,8 @@ def _one_line(text: str, arguments: Sequence[str]) -> str:
         return f"{wrong[1]}: {reason}"
     helptext = " ".join(" ".join(part) for part in paragraphs[2:])
     metavar = re.search(re.escape(wrong[1]) + r"\s+(\{[^}]*\}|\S+)", helptext)
-    return f"cannot read {wrong[1]}{_given(wrong[1], arguments)}{_expected(metavar[1] if metavar else '')}"
+    given, expected = _given(wrong[1], arguments), _expected(metavar[1] if metavar else "")
+    return f"cannot read {wrong[1]}{given}{expected}"
 
 
 def _given(name: str, arguments: Sequence[str]) -> str:

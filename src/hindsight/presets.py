@@ -1,6 +1,8 @@
-"""Settings that work well for an env without further options, as a table. Measured results are in docs/results.md.
+"""Settings that work well for an env without further options, as a table. Measured results are in
+docs/results.md.
 
-The settings of a training are those of all rows that fit it, later rows over earlier ones, over the method's defaults.
+The settings of a training are those of all rows that fit it, later rows over earlier ones, over
+the method's defaults.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Row:
 
     methods: Container[str]
     settings: Settings | Callable[[int], Settings] = field(default_factory=dict)
-    """By dotted name; or a function of the env's time limit. Those that a learner does not have do not count for it."""
+    """By dotted name; or a function of the env's time limit. Those that a learner does not have
+    do not count for it."""
     envs: tuple[str, ...] = ("",)
     """How the env's id begins."""
     presets: tuple[PresetName, ...] = OURS
@@ -49,11 +52,12 @@ class Row:
         )
 
 
-# Goals that are achieved already are not stored at first: alternate pairs come only from episodes that achieved
-# something. Later some are, because they teach to stay at a goal.
+# Goals that are achieved already are not stored at first: alternate pairs come only from episodes
+# that achieved something. Later some are, because they teach to stay at a goal.
 _STORED = {"replay.goals_chosen": "stored", "replay.drop_achieved": "linear(1.0, 0.5)"}
 _RANK = _STORED | {"priority.sampling": "rank"}
-# A lower rate at the end settles the policy: at a constant 1e-3 its success keeps swinging by some hundredths.
+# A lower rate at the end settles the policy: at a constant 1e-3 its success keeps swinging by some
+# hundredths.
 _SETTLING = {
     "agent.actor_learning_rate": "step(0.001, 0.0003, 0.7)",
     "agent.critic_learning_rate": "step(0.001, 0.0003, 0.7)",
@@ -63,9 +67,11 @@ _MOVED = {"replay.moved_share": 0.8, "replay.replace_achieved": 0.9}
 
 
 def _paper(epochs: int, cycles: int) -> Callable[[int], Settings]:
-    """Section 4 of the paper. An epoch is some cycles of 2 episodes by each of 12 workers, and of 50 updates.
+    """Section 4 of the paper. An epoch is some cycles of 2 episodes by each of 12 workers, and of
+    50 updates.
 
-    Its success rates are multiples of 1/240 and its baselines ran on 12 workers: so each of them tested 20 episodes.
+    Its success rates are multiples of 1/240 and its baselines ran on 12 workers: so each of them
+    tested 20 episodes.
     """
     return lambda horizon: {
         "steps": epochs * cycles * 24 * horizon,
@@ -83,7 +89,7 @@ def _paper(epochs: int, cycles: int) -> Callable[[int], Settings]:
 
 
 TABLE: tuple[Row, ...] = (
-    # ------------------------------------------------------------------------------------------------- any env, replay
+    # ----------------------------------------------------------------------------- any env, replay
     Row(OFF_POLICY, {"steps": 500_000, "num_envs": 16, "episodes_per_cycle": 16}),
     Row(("dqn",), {"steps": 400_000}),
     Row(("dqn",), {"steps": 40_000}, horizons=(1, 10)),
@@ -100,7 +106,8 @@ TABLE: tuple[Row, ...] = (
         envs=("FetchReach",),
         reaches="success 1.00 in 0.5 minutes (3 seeds)",
     ),
-    # Chosen on seeds 10-14 (docs/notes/point-push.md): plain HER is in the middle, and a training takes half a minute.
+    # Chosen on seeds 10-14 (docs/notes/point-push.md): plain HER is in the middle, and a training
+    # takes half a minute.
     Row(
         OFF_POLICY,
         {
@@ -116,8 +123,10 @@ TABLE: tuple[Row, ...] = (
         },
         envs=("hindsight/PointPush",),
     ),
-    Row(OFF_POLICY, {"replay.moved_share": 0.8}, envs=("hindsight/PointPush",), presets=("default",)),
-    # ------------------------------------------------------------------------------------------- moving objects, replay
+    Row(
+        OFF_POLICY, {"replay.moved_share": 0.8}, envs=("hindsight/PointPush",), presets=("default",)
+    ),
+    # ---------------------------------------------------------------------- moving objects, replay
     Row(
         OFF_POLICY,
         {
@@ -143,7 +152,12 @@ TABLE: tuple[Row, ...] = (
     Row(OFF_POLICY, {"steps": 1_300_000}, envs=("FetchSlide", "FetchPickAndPlace")),
     Row(
         OFF_POLICY,
-        _STORED | {"priority.queues": "two_queues", "replay.moved_share": 0.0, "replay.replace_achieved": 0.0},
+        _STORED
+        | {
+            "priority.queues": "two_queues",
+            "replay.moved_share": 0.0,
+            "replay.replace_achieved": 0.0,
+        },
         envs=("FetchSlide", "FetchPickAndPlace"),
         presets=("default",),
     ),
@@ -161,15 +175,19 @@ TABLE: tuple[Row, ...] = (
         envs=("FetchPickAndPlace",),
         reaches="success 0.86-0.97 in 1,000,000 steps (3 seeds)",
     ),
-    # -------------------------------------------------------------------------------- hindsight prioritised replay
+    # ---------------------------------------------------------------- hindsight prioritised replay
     Row(OFF_POLICY, _RANK | {"priority.queues": "two_queues"}, presets=("hper",)),
-    # In one queue the number of pairs decides how often they are replayed: more of them, and first those that moved
-    # something.
-    Row(OFF_POLICY, _RANK | {"replay.replay_k": 8.0, "replay.moved_power": 1.0}, presets=("hper-single",)),
+    # In one queue the number of pairs decides how often they are replayed: more of them, and first
+    # those that moved something.
+    Row(
+        OFF_POLICY,
+        _RANK | {"replay.replay_k": 8.0, "replay.moved_power": 1.0},
+        presets=("hper-single",),
+    ),
     Row(OFF_POLICY, _paper(50, 50), presets=PAPER),
     Row(OFF_POLICY, _paper(5, 10), envs=("FetchReach",), presets=PAPER),
     Row(OFF_POLICY, {"agent.normalize": False}, presets=("paper",)),
-    # --------------------------------------------------------------------- the off-policy actor-critic moves objects
+    # --------------------------------------------------- the off-policy actor-critic moves objects
     Row(
         ("replayed-ac",),
         {
@@ -188,20 +206,29 @@ TABLE: tuple[Row, ...] = (
         },
         envs=OBJECTS,
     ),
-    # ------------------------------------------------------------------------------------------ policy gradients
+    # ---------------------------------------------------------------------------- policy gradients
     Row(("ppo",), {"agent.learning_rate": 3e-4}),  # many steps of Adam per batch
     Row(
         ON_POLICY,
-        {"steps": 2_000_000, "num_envs": 32, "episodes_per_cycle": 64, "eval_every": 5, "eval_episodes": 50},
+        {
+            "steps": 2_000_000,
+            "num_envs": 32,
+            "episodes_per_cycle": 64,
+            "eval_every": 5,
+            "eval_episodes": 50,
+        },
     ),
     Row(ON_POLICY, {"agent.gamma": 0.98, "agent.within_box": True}, continuous=True),
     # One small step per batch: here noise costs more than the bias of a baseline.
-    Row(("a2c", "a3c"), {"agent.leave_one_out": False, "agent.actual_goals": False}, continuous=True),
+    Row(
+        ("a2c", "a3c"), {"agent.leave_one_out": False, "agent.actual_goals": False}, continuous=True
+    ),
     # Nothing bounds the steps of A2C once the policy is sharp.
     Row(("a2c",), {"agent.learning_rate": "linear(0.001, 0.0001)"}, continuous=True),
     Row(ON_POLICY, {"steps": 64_000, "episodes_per_cycle": 32}, envs=("FetchReach",)),
     Row(("a2c", "a3c"), {"steps": 128_000}, envs=("FetchReach",)),
-    # Few episodes of a batch move the object, and goals that are met from the start teach to leave it alone.
+    # Few episodes of a batch move the object, and goals that are met from the start teach to leave
+    # it alone.
     Row(
         ON_POLICY,
         {
@@ -213,11 +240,11 @@ TABLE: tuple[Row, ...] = (
         },
         envs=OBJECTS,
     ),
-    # Products of ratios over 50 steps leave a few episodes per goal, the ratios of single steps leave most; those need
-    # advantages, which HPG does not have.
+    # Products of ratios over 50 steps leave a few episodes per goal, the ratios of single steps
+    # leave most; those need advantages, which HPG does not have.
     Row(WITH_CRITIC, {"agent.estimator": "step"}, envs=OBJECTS),
     Row(("trpo",), {"agent.max_kl": 2e-3}, envs=OBJECTS),
-    # -------------------------------------------------------------------- policy gradients in bit flip and rooms
+    # ------------------------------------------------------ policy gradients in bit flip and rooms
     Row(
         ON_POLICY,
         {
@@ -237,8 +264,9 @@ TABLE: tuple[Row, ...] = (
     Row(("a2c", "a3c"), {"steps": 400_000}, envs=("hindsight/BitFlip",)),
     Row(("a2c", "a3c"), {"steps": 80_000}, envs=("hindsight/BitFlip",), horizons=(11, 16)),
     Row(("a2c", "a3c"), {"steps": 40_000}, envs=("hindsight/BitFlip",), horizons=(1, 10)),
-    # Walls: a policy that only walks towards the goal must not settle too early. Most goals are reached by several
-    # episodes of a batch, so the bias that leaving one out removes is small, but not its noise.
+    # Walls: a policy that only walks towards the goal must not settle too early. Most goals are
+    # reached by several episodes of a batch, so the bias that leaving one out removes is small, but
+    # not its noise.
     Row(
         ON_POLICY,
         {
@@ -259,8 +287,8 @@ TABLE: tuple[Row, ...] = (
         },
         envs=("hindsight/FourRooms",),
     ),
-    # Batches cost nothing here but their updates: many small ones, of few goals each, and entropy enough to find the
-    # way around a wall.
+    # Batches cost nothing here but their updates: many small ones, of few goals each, and entropy
+    # enough to find the way around a wall.
     Row(
         ("hpg",),
         {
@@ -299,9 +327,9 @@ def preset_settings(
 ) -> dict[str, Any]:
     """The settings of a preset, by dotted name.
 
-    default: what works best. her: the same with plain uniform HER. hper and hper-single: the same with hindsight
-    prioritised replay in two queues or in one. paper: the paper's own settings, its normaliser off as in its published
-    code. paper-normalized: with it on.
+    default: what works best. her: the same with plain uniform HER. hper and hper-single: the
+    same with hindsight prioritised replay in two queues or in one. paper: the paper's own
+    settings, its normaliser off as in its published code. paper-normalized: with it on.
     """
     found: dict[str, Any] = {}
     for row in preset_rows(env, method, preset, horizon, discrete):
@@ -309,7 +337,9 @@ def preset_settings(
     return found
 
 
-def reaches(env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False) -> str:
+def reaches(
+    env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False
+) -> str:
     """What was measured with a preset; empty if nothing was."""
     rows = preset_rows(env, method, preset, horizon, discrete)
     return next((row.reaches for row in reversed(rows) if row.reaches), "")

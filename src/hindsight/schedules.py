@@ -1,4 +1,5 @@
-"""Numbers that change during training: a schedule maps progress (0 at the start, 1 at the end) to a value.
+"""Numbers that change during training: a schedule maps progress (0 at the start, 1 at the end) to a
+value.
 
 Written as text, so that the command line, Python and `config.json` share one form:
 
@@ -41,17 +42,23 @@ class Schedule:
             raise HindsightError(f"unknown schedule {self.kind!r}.{nearest(self.kind, _ARGUMENTS)}")
         low, high = _ARGUMENTS[self.kind]
         if not low <= len(self.numbers) <= high:
-            raise HindsightError(f"schedule {self.kind} takes {low} to {high} numbers, got {len(self.numbers)}")
+            raise HindsightError(
+                f"schedule {self.kind} takes {low} to {high} numbers, got {len(self.numbers)}"
+            )
         if not all(math.isfinite(x) for x in self.numbers):
             raise HindsightError(f"schedule {self} has a number that is not finite")
         if self.kind == "exponential" and min(self.numbers[:2]) <= 0:
-            raise HindsightError(f"schedule {self}: both ends of an exponential schedule must be positive")
+            raise HindsightError(
+                f"schedule {self}: both ends of an exponential schedule must be positive"
+            )
         if self.kind == "step" and not 0 <= self.numbers[2] <= 1:
             raise HindsightError(f"schedule {self}: the step must lie between 0 and 1")
         if self.kind == "search_then_converge" and self.numbers[1] <= 0:
             raise HindsightError(f"schedule {self}: the time constant must be positive")
         if len(self.numbers) == 3 and self.kind != "step" and not 0 < self.numbers[2] <= 1:
-            raise HindsightError(f"schedule {self}: the third number is a share of training in (0, 1]")
+            raise HindsightError(
+                f"schedule {self}: the third number is a share of training in (0, 1]"
+            )
 
     @staticmethod
     def parse(text: str | float | Schedule) -> Schedule:
@@ -64,7 +71,9 @@ class Schedule:
             pass
         match = re.fullmatch(r"\s*(\w+)\s*\(([^()]*)\)\s*", str(text))
         if match is None:
-            raise HindsightError(f"cannot read the schedule {text!r}: write a number or, say, 'linear(1.0, 0.1)'")
+            raise HindsightError(
+                f"cannot read the schedule {text!r}: write a number or, say, 'linear(1.0, 0.1)'"
+            )
         try:
             numbers = tuple(float(part) for part in match[2].split(","))
         except ValueError:

@@ -1,4 +1,5 @@
-"""Settings as frozen dataclasses: ranges stand on the fields; changed by name, written to and read from JSON."""
+"""Settings as frozen dataclasses: ranges stand on the fields; changed by name, written to and
+read from JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ class Range:
 
 
 _FROM_ONE, _FROM_ZERO = Range(1), Range(0)
-_ABOVE_ZERO, _SHARE, _BELOW_ONE = Range(0, low_included=False), Range(0, 1), Range(0, 1, high_included=False)
+_ABOVE_ZERO, _SHARE, _BELOW_ONE = (
+    Range(0, low_included=False),
+    Range(0, 1),
+    Range(0, 1, high_included=False),
+)
 
 Count = Annotated[int, _FROM_ONE]
 OptionalCount = Annotated[int | None, _FROM_ONE]
@@ -58,7 +63,8 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:
-    """Raise HindsightError naming the first setting, of this group and those inside, that is out of range."""
+    """Raise HindsightError naming the first setting, of this group and those inside, that is out
+    of range."""
     for name, kind in get_type_hints(type(config), include_extras=True).items():
         value = getattr(config, name)
         if _is_group(value):
@@ -80,12 +86,15 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def refuse_changes(config: Any, names: tuple[str, ...], prefix: str, why: str) -> None:
-    """Raise HindsightError if one of the settings, which nothing reads, differs from its default."""
+    """Raise HindsightError if one of the settings, which nothing reads, differs from its
+    default."""
     defaults = type(config)()
     for name in names:
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
-            raise HindsightError(f"{prefix}{name} changes nothing, {why}: leave it at {plain(default)}")
+            raise HindsightError(
+                f"{prefix}{name} changes nothing, {why}: leave it at {plain(default)}"
+            )
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
@@ -101,7 +110,8 @@ Config = TypeVar("Config")
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
-    """A copy with some settings changed: by dotted name, or nested as {"agent": {"gamma": 0.95}}."""
+    """A copy with some settings changed: by dotted name, or nested as {"agent": {"gamma":
+    0.95}}."""
     changed: Config = _changed(config, _nested(config, settings), "")
     return changed
 
@@ -129,7 +139,9 @@ def _changed(config: Any, settings: Mapping[str, Any], prefix: str) -> Any:
         if name not in _names(config):
             raise unknown_setting(prefix + name, flatten(config, prefix))
         changes[name] = (
-            _changed(old, value, f"{prefix}{name}.") if _is_group(old) else _typed(prefix + name, hints[name], value)
+            _changed(old, value, f"{prefix}{name}.")
+            if _is_group(old)
+            else _typed(prefix + name, hints[name], value)
         )
     return dataclasses.replace(config, **changes)
 
@@ -167,7 +179,8 @@ def unknown_setting(name: str, known: Mapping[str, Any]) -> HindsightError:
 
 
 def meant(name: str, known: Mapping[str, Any]) -> str:
-    """' Did you mean X?': by its last part, by the name that it has elsewhere, or by its spelling; or nothing."""
+    """' Did you mean X?': by its last part, by the name that it has elsewhere, or by its
+    spelling; or nothing."""
     leaf = name.rpartition(".")[2].replace("-", "_")
     words = [leaf, *ELSEWHERE.get(leaf, "").split()]
     for word in words:
@@ -194,7 +207,9 @@ def _typed(name: str, kind: Any, value: Any) -> Any:
         return None if value is None else _typed(name, options[0], value)
     if origin is Literal:
         if value not in options:
-            raise HindsightError(f"setting {name} must be one of {', '.join(options)}, got {value!r}")
+            raise HindsightError(
+                f"setting {name} must be one of {', '.join(options)}, got {value!r}"
+            )
         return value
     if kind is Schedule:
         return Schedule.parse(value)

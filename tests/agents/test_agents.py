@@ -27,7 +27,8 @@ KEY = jax.random.key(0)
 
 
 def linear(weights: list[list[float]], bias: list[float]) -> Any:
-    """Parameters of an MLP with six hidden units that computes x @ weights + bias: ReLUs of +x and -x."""
+    """Parameters of an MLP with six hidden units that computes x @ weights + bias: ReLUs of +x
+    and -x."""
     n = len(weights)
     first, second = np.zeros((n, 6)), np.zeros((6, len(bias)))
     first[:, : 2 * n] = np.concatenate([np.eye(n), -np.eye(n)], axis=1)
@@ -35,7 +36,10 @@ def linear(weights: list[list[float]], bias: list[float]) -> Any:
     return {
         "params": {
             "Dense_0": {"kernel": jnp.asarray(first, jnp.float32), "bias": jnp.zeros(6)},
-            "Dense_1": {"kernel": jnp.asarray(second, jnp.float32), "bias": jnp.asarray(bias, jnp.float32)},
+            "Dense_1": {
+                "kernel": jnp.asarray(second, jnp.float32),
+                "bias": jnp.asarray(bias, jnp.float32),
+            },
         }
     }
 
@@ -70,13 +74,16 @@ def ddpg(**settings: Any) -> tuple[DDPG, Any]:
     state = DDPG(DDPGConfig(net_arch=(6,)), agent.shapes).init(jax.random.key(0))
     actor = linear([[0.1], [0.0]], [0.0])
     critic = linear([[-1.0], [1.0], [2.0]], [0.0])
-    return agent, state._replace(actor=actor, critic=critic, target_actor=actor, target_critic=critic)
+    return agent, state._replace(
+        actor=actor, critic=critic, target_actor=actor, target_critic=critic
+    )
 
 
 def test_ddpg_critic_loss_by_hand() -> None:
     agent, state = ddpg()
     loss, (td_error, value) = agent.critic_loss(state.critic, state, batch())
-    # Q(1, 1, .5) = 1, Q(2, 1, -.5) = -2; Q'(3, 1, tanh .3) = -2 + 2 tanh(.3); the second transition terminated.
+    # Q(1, 1, .5) = 1, Q(2, 1, -.5) = -2; Q'(3, 1, tanh .3) = -2 + 2 tanh(.3); the second transition
+    # terminated.
     first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
     assert value.tolist() == pytest.approx([1.0, -2.0])
     assert td_error.tolist() == pytest.approx([first, 2.0], abs=1e-5)
@@ -102,9 +109,15 @@ def test_ddpg_actions_are_scaled_to_the_env_range_and_back() -> None:
 def test_dqn_loss_by_hand_double_and_plain() -> None:
     # online: Q(s) = [s, -s]; target: Q'(s) = [-s, 3 s]
     shapes = Shapes(1, 1, Actions(choices=2), 0.9)
-    online, target = linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0]), linear([[-1.0, 3.0], [0.0, 0.0]], [0.0, 0.0])
+    online, target = (
+        linear([[1.0, -1.0], [0.0, 0.0]], [0.0, 0.0]),
+        linear([[-1.0, 3.0], [0.0, 0.0]], [0.0, 0.0]),
+    )
     one = batch(action=[0, 1])
-    for double, next_value in ((True, -3.0), (False, 9.0)):  # at s' = 3: the online argmax is 0, the target's is 1
+    for double, next_value in (
+        (True, -3.0),
+        (False, 9.0),
+    ):  # at s' = 3: the online argmax is 0, the target's is 1
         agent = DQN(DQNConfig(net_arch=(6,), double=double, clip_target=False), shapes)
         state = agent.init(jax.random.key(0))._replace(network=online, target=target)
         loss, (td_error, value) = agent.critic_loss(online, state, one)
@@ -133,7 +146,9 @@ def test_targets_move_only_every_so_many_updates(kind: str) -> None:
         agent = DDPG(DDPGConfig(**settings), Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9))
         one, pick = batch(), lambda s: (s.critic, s.target_critic)
     else:
-        agent = DQN(DQNConfig(learning_rate=rate, **settings), Shapes(1, 1, Actions(choices=2), 0.9))
+        agent = DQN(
+            DQNConfig(learning_rate=rate, **settings), Shapes(1, 1, Actions(choices=2), 0.9)
+        )
         one, pick = batch(action=[0, 1]), lambda s: (s.network, s.target)
     stack = lambda n: jax.tree.map(lambda x: np.stack([np.asarray(x)] * n), one)  # noqa: E731
     state = agent.scheduled(agent.init(jax.random.key(1)), SCALE, 0.0)
@@ -143,7 +158,12 @@ def test_targets_move_only_every_so_many_updates(kind: str) -> None:
     jax.tree.map(np.testing.assert_array_equal, pick(state)[1], first)
     state, _, _ = agent.learn(state, stack(1), KEY)
     online, target = pick(state)
-    jax.tree.map(lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6), target, online, first)
+    jax.tree.map(
+        lambda t, o, f: np.testing.assert_allclose(t, 0.5 * o + 0.5 * f, atol=1e-6),
+        target,
+        online,
+        first,
+    )
     assert set(metrics) >= {"critic_loss", "q_mean", "td_error"}
 
 
@@ -151,14 +171,18 @@ def test_several_updates_in_one_call_equal_one_by_one() -> None:
     shapes = Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.9, (-10.0, 0.0))
     agent = DDPG(DDPGConfig(net_arch=(8,), target_update_interval=2), shapes)
     rng = np.random.default_rng(0)
-    batches = jax.tree.map(lambda x: rng.standard_normal((5, *np.shape(x))).astype(np.float32), batch())
+    batches = jax.tree.map(
+        lambda x: rng.standard_normal((5, *np.shape(x))).astype(np.float32), batch()
+    )
     batches = batches._replace(beta=np.zeros(5), actor_beta=np.zeros(5))
     start = lambda: agent.scheduled(agent.init(jax.random.key(0)), SCALE, 0.0)  # noqa: E731
     together, *_ = agent.learn(start(), batches, KEY)
     alone = start()
     for i in range(5):
         alone, *_ = agent.learn(alone, jax.tree.map(lambda x, i=i: x[i : i + 1], batches), KEY)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, alone
+    )
 
 
 def test_ddpg_explores_as_stated() -> None:
@@ -175,7 +199,9 @@ def test_ddpg_explores_as_stated() -> None:
     assert (mixed != 0).mean() == pytest.approx(0.4, abs=0.02)
 
 
-@pytest.mark.parametrize(("share", "hold"), [(0.3, 1.0), (0.3, 4.0), (0.5, 10.0), (1.0, 2.0), (0.0, 3.0)])
+@pytest.mark.parametrize(
+    ("share", "hold"), [(0.3, 1.0), (0.3, 4.0), (0.5, 10.0), (1.0, 2.0), (0.0, 3.0)]
+)
 def test_random_actions_are_held_and_their_share_stays(share: float, hold: float) -> None:
     actions = Actions(0, (-2.0,), (4.0,))
     rng, random = np.random.default_rng(0), RandomActions(actions, share, hold)
@@ -185,11 +211,17 @@ def test_random_actions_are_held_and_their_share_stays(share: float, hold: float
     begins = on[1:-1] & (steps[1:-1] != steps[:-2])
     if share > 0:
         assert on[1:-1].sum() / begins.sum() == pytest.approx(hold, rel=0.05)
-    assert random(np.zeros((7, 1), np.float32), rng).shape == (7, 1)  # another number of envs starts anew
+    assert random(np.zeros((7, 1), np.float32), rng).shape == (
+        7,
+        1,
+    )  # another number of envs starts anew
 
 
 def test_dqn_explores_as_stated() -> None:
-    agent = DQN(DQNConfig(net_arch=(6,), random_actions=Schedule.parse(0.5)), Shapes(1, 1, Actions(choices=2), 0.9))
+    agent = DQN(
+        DQNConfig(net_arch=(6,), random_actions=Schedule.parse(0.5)),
+        Shapes(1, 1, Actions(choices=2), 0.9),
+    )
     network = linear([[0.0, 0.0], [0.0, 0.0]], [1.0, 0.0])
     actor = agent.actor(agent.init(KEY)._replace(network=network))
     rows = (np.zeros((20_000, 1), np.float32), np.ones((20_000, 1), np.float32))
@@ -200,9 +232,15 @@ def test_dqn_explores_as_stated() -> None:
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_acting_in_numpy_is_what_learning_in_jax_believes(layer_norm: bool) -> None:
-    agent = DDPG(DDPGConfig(net_arch=(32, 32), layer_norm=layer_norm), Shapes(5, 2, Actions(0, (-1.0,), (1.0,)), 0.9))
+    agent = DDPG(
+        DDPGConfig(net_arch=(32, 32), layer_norm=layer_norm),
+        Shapes(5, 2, Actions(0, (-1.0,), (1.0,)), 0.9),
+    )
     rng = np.random.default_rng(0)
-    observation, goal = rng.normal(size=(50, 5)).astype(np.float32), rng.normal(size=(50, 2)).astype(np.float32)
+    observation, goal = (
+        rng.normal(size=(50, 5)).astype(np.float32),
+        rng.normal(size=(50, 2)).astype(np.float32),
+    )
     scale = Scale(*(rng.uniform(0.5, 2, n).astype(np.float32) for n in (5, 5, 2, 2)))
     state = agent.scheduled(agent.init(jax.random.key(0)), scale, 0.0)
     inputs = agent.inputs(scale, jnp.asarray(observation), jnp.asarray(goal))
@@ -221,7 +259,9 @@ def test_gamma_and_returns_follow_the_env() -> None:
 
 
 def test_layer_norm_adds_parameters() -> None:
-    plain, normed = (MLP((4,), 1, layer_norm=x).init(jax.random.key(0), jnp.zeros((1, 2))) for x in (False, True))
+    plain, normed = (
+        MLP((4,), 1, layer_norm=x).init(jax.random.key(0), jnp.zeros((1, 2))) for x in (False, True)
+    )
     assert len(jax.tree.leaves(normed)) == len(jax.tree.leaves(plain)) + 2
 
 
@@ -238,8 +278,12 @@ def test_importance_weights_go_into_the_critics_loss_and_the_actors_only_if_aske
 
 
 def test_huber_loss_by_hand() -> None:
-    assert float(td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "huber")) == pytest.approx((0.125 + 1.25) / 2)
-    assert float(td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "squared")) == pytest.approx((0.25 + 4.5) / 2)
+    assert float(td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "huber")) == pytest.approx(
+        (0.125 + 1.25) / 2
+    )
+    assert float(
+        td_loss(jnp.array([0.5, -3.0]), jnp.array([1.0, 0.5]), "squared")
+    ) == pytest.approx((0.25 + 4.5) / 2)
 
 
 def test_fresh_priorities_choose_among_candidates_as_stated() -> None:
@@ -253,7 +297,9 @@ def test_fresh_priorities_choose_among_candidates_as_stated() -> None:
     share = np.bincount(np.asarray(chosen.reward).astype(int), minlength=4) / n
     assert share == pytest.approx(mass / mass.sum(), abs=1e-3)
     by_reward = {int(r): float(w) for r, w in zip(chosen.reward, chosen.importance, strict=True)}
-    assert by_reward == pytest.approx({0: 3.0, 1: 1.5, 2: 0.6}, rel=1e-4)  # the mean mass 3 over |TD error|
+    assert by_reward == pytest.approx(
+        {0: 3.0, 1: 1.5, 2: 0.6}, rel=1e-4
+    )  # the mean mass 3 over |TD error|
 
 
 def test_a_model_learns_to_predict_td_errors() -> None:

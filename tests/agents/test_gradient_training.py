@@ -1,4 +1,5 @@
-"""Policy-gradient trainings: run directories, the command line, loops that agree, and the same seed, same bytes."""
+"""Policy-gradient trainings: run directories, the command line, loops that agree, and the same
+seed, same bytes."""
 
 from __future__ import annotations
 
@@ -20,32 +21,51 @@ from hindsight.errors import HindsightError
 from hindsight.training.run import Run
 
 SMALL: dict[str, Any] = {"goals": 8, "rows": 64, "net_arch": [16]}
-QUICK: dict[str, Any] = {"quiet": True, "eval_episodes": 8, "eval_every": 2, "episodes_per_cycle": 4, "agent": SMALL}
+QUICK: dict[str, Any] = {
+    "quiet": True,
+    "eval_episodes": 8,
+    "eval_every": 2,
+    "episodes_per_cycle": 4,
+    "agent": SMALL,
+}
 
 
 def test_runs_in_jax_can_be_opened_evaluated_and_repeated(tmp_path: Path) -> None:
     method = "hpg"
     settings = QUICK | {"env_kwargs": {"bits": 4}, "steps": 100}
-    run = hindsight.train("hindsight/BitFlip-v0", method=method, seed=3, run_dir=tmp_path / "run", **settings)
+    run = hindsight.train(
+        "hindsight/BitFlip-v0", method=method, seed=3, run_dir=tmp_path / "run", **settings
+    )
     assert run.summary["status"] == "finished"
     assert run.summary["method"] == method
     assert Run.open(run.path).config == run.config
     assert run.metrics[-1]["step"] >= 100
-    for name in ("learn/effective_sample_size", "learn/largest_ratio", "learn/goals_with_signal", "eval/score"):
+    for name in (
+        "learn/effective_sample_size",
+        "learn/largest_ratio",
+        "learn/goals_with_signal",
+        "eval/score",
+    ):
         assert name in run.metrics[-1]
     action = hindsight.load(run.path)({"observation": np.zeros(4), "desired_goal": np.ones(4)})
     assert action in range(4)
     assert hindsight.evaluate(run.path, episodes=5).episodes == 5
     assert isinstance(run.config, OnPolicyConfig)
-    again = hindsight.train("hindsight/BitFlip-v0", config=run.config, env_kwargs={"bits": 4}, run_dir=tmp_path / "b")
+    again = hindsight.train(
+        "hindsight/BitFlip-v0", config=run.config, env_kwargs={"bits": 4}, run_dir=tmp_path / "b"
+    )
     assert written(run.path) == written(again.path)
 
 
 def test_an_env_object_with_discrete_actions(tmp_path: Path) -> None:
     settings = QUICK | {"steps": 200, "num_envs": 1}
-    run = hindsight.train(LineEnv(discrete=True), method="ppo", run_dir=tmp_path / "run", **settings)
+    run = hindsight.train(
+        LineEnv(discrete=True), method="ppo", run_dir=tmp_path / "run", **settings
+    )
     assert run.summary["status"] == "finished"
-    assert hindsight.load(run.path)({"observation": np.zeros(1), "desired_goal": np.ones(1)}) in range(3)
+    assert hindsight.load(run.path)(
+        {"observation": np.zeros(1), "desired_goal": np.ones(1)}
+    ) in range(3)
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -58,9 +78,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"method": "ppo", "simulator": "jax", "agent": {"spread": True}}, "outside of JAX"),
     ):
         with pytest.raises(HindsightError, match=message):
-            hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings)
+            hindsight.train(
+                "hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings
+            )
     with pytest.raises(HindsightError, match="not written in JAX"):
-        hindsight.train(LineEnv, method="hpg", simulator="jax", run_dir=tmp_path / "run", quiet=True)
+        hindsight.train(
+            LineEnv, method="hpg", simulator="jax", run_dir=tmp_path / "run", quiet=True
+        )
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +126,13 @@ hindsight.train(LineEnv, method="a3c", run_dir=f"{sys.argv[1]}/a3c", steps=300,
 
 def test_same_seed_same_bytes_in_two_processes(tmp_path: Path) -> None:
     for i in range(2):
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(i)), str(Path(__file__).parents[1])]
+        command = [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            str(tmp_path / str(i)),
+            str(Path(__file__).parents[1]),
+        ]
         subprocess.run(command, check=True, capture_output=True)
     names = sorted(path.name for path in (tmp_path / "0").iterdir())
     assert len(names) == 7
@@ -111,7 +141,9 @@ def test_same_seed_same_bytes_in_two_processes(tmp_path: Path) -> None:
 
 
 def test_a3c_workers_share_their_steps_and_errors(tmp_path: Path) -> None:
-    run = hindsight.train(LineEnv, method="a3c", run_dir=tmp_path / "run", steps=400, num_envs=4, **QUICK)
+    run = hindsight.train(
+        LineEnv, method="a3c", run_dir=tmp_path / "run", steps=400, num_envs=4, **QUICK
+    )
     assert run.summary["status"] == "finished"
     assert run.metrics[-1]["step"] >= 400
 
@@ -122,7 +154,9 @@ def test_a3c_workers_share_their_steps_and_errors(tmp_path: Path) -> None:
             return super().step(action)
 
     with pytest.raises(RuntimeError, match="broken motor"):
-        hindsight.train(Failing, method="a3c", run_dir=tmp_path / "b", num_envs=2, simulator="inline", **QUICK)
+        hindsight.train(
+            Failing, method="a3c", run_dir=tmp_path / "b", num_envs=2, simulator="inline", **QUICK
+        )
 
 
 @pytest.mark.slow
@@ -133,6 +167,9 @@ def test_bit_flip_is_solved_by_hpg(bits: int, tmp_path: Path) -> None:
     assert hindsight.evaluate(run.path, episodes=500).success_rate >= 0.98
     if bits == 16:
         without = hindsight.train(
-            "hindsight/BitFlip-v0", run_dir=tmp_path / "without", agent={"hindsight": False}, **settings
+            "hindsight/BitFlip-v0",
+            run_dir=tmp_path / "without",
+            agent={"hindsight": False},
+            **settings,
         )
         assert hindsight.evaluate(without.path, episodes=500).success_rate < 0.05

@@ -53,11 +53,15 @@ def test_ratios_are_cumulative_products_of_the_steps_that_count() -> None:
     ],
 )
 def test_weights_by_hand(estimator: Estimator, expected: list[list[float]]) -> None:
-    np.testing.assert_allclose(weights(log_ratios(PI, MU, ALIVE), OUTCOME, estimator)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        weights(log_ratios(PI, MU, ALIVE), OUTCOME, estimator)[0], expected, rtol=1e-5
+    )
 
 
 def test_episodes_that_are_done_keep_their_share() -> None:
-    done = OUTCOME._replace(present=np.ones_like(ALIVE))  # the second episode reached the goal with its second step
+    done = OUTCOME._replace(
+        present=np.ones_like(ALIVE)
+    )  # the second episode reached the goal with its second step
     found = weights(log_ratios(PI, MU, ALIVE), done, "weighted")
     np.testing.assert_allclose(found[0, :, 2], [4 / 5, 0.0], rtol=1e-5)
 
@@ -73,7 +77,9 @@ def test_coefficients_by_hand() -> None:
     # TD errors r + V' - V are 1, 1, 0 and 0, 1; times weights 1, 1, 0 and 0, 1/2.
     found = coefficients(weight, REWARD, value=value, baseline="td")
     np.testing.assert_allclose(found[0], [[2, 1, 0], [0.5, 0.5, 0]], rtol=1e-5)
-    np.testing.assert_allclose(coefficients(weight, REWARD, gamma=0.5)[0], [[1.5, 3, 6], [0.5, 1, 0]], rtol=1e-5)
+    np.testing.assert_allclose(
+        coefficients(weight, REWARD, gamma=0.5)[0], [[1.5, 3, 6], [0.5, 1, 0]], rtol=1e-5
+    )
 
 
 def test_equation_two_literally() -> None:
@@ -96,9 +102,17 @@ def test_outcome_of_first_hits() -> None:
     length = np.array([4, 2, 4])
     ending = outcome(hit, EVERY, length, np.bool_(True), 1.0)
     np.testing.assert_allclose(ending.reward[0], [[0, 0.75, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0.25]])
-    assert ending.alive[0].tolist() == [[True, True, False, False], [True, True, False, False], [True] * 4]
+    assert ending.alive[0].tolist() == [
+        [True, True, False, False],
+        [True, True, False, False],
+        [True] * 4,
+    ]
     assert ending.present[0].tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
-    assert ending.goes_on[0].tolist() == [[True, False, False, False], [True, True, False, False], [True] * 3 + [False]]
+    assert ending.goes_on[0].tolist() == [
+        [True, False, False, False],
+        [True, True, False, False],
+        [True] * 3 + [False],
+    ]
     staying = outcome(hit, EVERY, length, np.bool_(False), 1.0)
     np.testing.assert_allclose(staying.reward[0], [[0, 0.25, 0.25, 0], [0] * 4, [0, 0, 0, 0.25]])
     assert staying.alive[0].tolist() == [[True] * 4, [True, True, False, False], [True] * 4]
@@ -114,7 +128,8 @@ def test_advantages_by_hand() -> None:
     alive = np.ones((1, 1, 3), np.bool_)
     last = Outcome(np.array([[[0.0, 0.0, 1.0]]]), alive, alive, np.array([[[True, True, False]]]))
     value = np.array([[[0.2, 0.4, 0.6, 9.0]]])
-    # Errors 0.2, 0.2, 0.4; ratios 1, 1/2, 2 (cut to 1); lambda 1, gamma 1: A_2 = 0.4, A_1 = 0.2 + 0.4, A_0 = 0.2 + 0.3.
+    # Errors 0.2, 0.2, 0.4; ratios 1, 1/2, 2 (cut to 1); lambda 1, gamma 1: A_2 = 0.4, A_1 = 0.2 +
+    # 0.4, A_0 = 0.2 + 0.3.
     advantage, target = advantages(np.log([[[1.0, 0.5, 2.0]]]), last, value, 1.0, 1.0)
     np.testing.assert_allclose(advantage[0, 0], [0.5, 0.6, 0.4], rtol=1e-5)
     np.testing.assert_allclose(target[0, 0], [0.7, 0.7, 1.0], rtol=1e-5)
@@ -124,9 +139,12 @@ def test_advantages_by_hand() -> None:
 
 def test_an_episode_that_ended_early_is_valued_by_its_last_state() -> None:
     cut = outcome(np.zeros((1, 1, 3), np.bool_), EVERY[:, :1], np.array([2]), np.bool_(True), 1.0)
-    advantage, _ = advantages(np.zeros((1, 1, 3)), cut, np.array([[[0.1, 0.2, 0.7, 5.0]]]), 1.0, 1.0)
+    advantage, _ = advantages(
+        np.zeros((1, 1, 3)), cut, np.array([[[0.1, 0.2, 0.7, 5.0]]]), 1.0, 1.0
+    )
     np.testing.assert_allclose(advantage[0, 0], [0.6, 0.5, 0.0], rtol=1e-5)
-    # For a baseline the value of the last state, 0.7, is a reward of the last step, discounted once.
+    # For a baseline the value of the last state, 0.7, is a reward of the last step, discounted
+    # once.
     tailed = with_tails(cut, where_it_continues(np.array([[[0.1, 0.2, 0.7, 5.0]]]), cut), 0.5)
     np.testing.assert_allclose(tailed[0, 0], [0.0, 0.35, 0.0], rtol=1e-5)
 
@@ -137,7 +155,8 @@ def test_diagnostics_by_hand() -> None:
     hit[1, 0, 0] = True
     everything = Outcome(hit * 1.0, alive, alive, alive)
     found = diagnostics(log_rho, everything, hit, np.array([True, False]))
-    # Weights 1/2, 1/2 and 3/4, 1/4: sizes 2 and 1.6, of two episodes. The second goal is not in use.
+    # Weights 1/2, 1/2 and 3/4, 1/4: sizes 2 and 1.6, of two episodes. The second goal is not in
+    # use.
     assert float(found.effective_sample_size) == pytest.approx((1.0 + 0.8) / 2)
     assert float(found.largest_ratio) == pytest.approx(np.log10(3), rel=1e-5)
     assert float(found.goals_with_signal) == 0.0
@@ -145,13 +164,15 @@ def test_diagnostics_by_hand() -> None:
     assert float(both.goals_with_signal) == 0.5
 
 
-# --------------------------------------------------------------------------------------- the exact gradient of two bits
+# ------------------------------------------------------------------ the exact gradient of two bits
 
 GOALS = STATES = 4
 STEPS = 3
 SEQUENCES = np.array(list(itertools.product(range(2), repeat=STEPS)))  # [8, T] actions
 COUNT = len(SEQUENCES)
-VISITED = np.concatenate([np.zeros((COUNT, 1), int), np.bitwise_xor.accumulate(1 << SEQUENCES, axis=1)], axis=1)
+VISITED = np.concatenate(
+    [np.zeros((COUNT, 1), int), np.bitwise_xor.accumulate(1 << SEQUENCES, axis=1)], axis=1
+)
 HIT = VISITED[None, :, 1:] == np.arange(GOALS)[:, None, None]  # [G, sequences, T]
 LOGITS = np.random.default_rng(0).normal(size=(STATES, GOALS, 2)).astype(np.float32)
 RESULT = outcome(HIT, np.ones(HIT.shape[:2], np.bool_), np.full(COUNT, STEPS), np.bool_(True), 1.0)
@@ -180,23 +201,32 @@ def estimate(
     leave_one_out: bool = False,
     kind: Baseline = "value",
 ) -> jax.Array:
-    """The estimated gradient from a batch of episodes, under all goals, or only under those that one of them reached.
+    """The estimated gradient from a batch of episodes, under all goals, or only under those that
+    one of them reached.
 
     They go on after reaching the goal they pursued, so that nothing is missing under the others.
     """
     hit = jnp.asarray(HIT)[:, sequences]
-    result = outcome(hit, jnp.ones(hit.shape[:2], bool), jnp.full(len(sequences), STEPS), jnp.array(True), 1.0)
+    result = outcome(
+        hit, jnp.ones(hit.shape[:2], bool), jnp.full(len(sequences), STEPS), jnp.array(True), 1.0
+    )
     mu = log_pi(LOGITS, sequences)[pursued, jnp.arange(len(sequences))]
 
     def surrogate(logits: jax.Array) -> jax.Array:
         chosen = log_pi(logits, sequences)
         weight = weights(log_ratios(chosen, mu, result.alive), result, estimator)
-        baseline = None if value is None else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
+        baseline = (
+            None
+            if value is None
+            else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
+        )
         if leave_one_out:
             baseline = jnp.where(chosen_anyway(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
         if baseline is not None:
             baseline = where_it_continues(baseline, result)
-        coefficient = coefficients(weight, result.reward, 1.0, baseline, "none" if value is None else kind)
+        coefficient = coefficients(
+            weight, result.reward, 1.0, baseline, "none" if value is None else kind
+        )
         used = hit.any(axis=(1, 2))[:, None, None] if reached_only else 1.0
         return (used * coefficient * chosen).sum() / GOALS
 
@@ -205,11 +235,20 @@ def estimate(
 
 @pytest.mark.parametrize("baseline", ["none", "value", "td"])
 @pytest.mark.parametrize("estimator", ["product", "per_decision"])
-def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: Estimator, baseline: Baseline) -> None:
-    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if baseline != "none" else None
-    chance = np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)) / GOALS  # [pursued goal, sequence]
+def test_unbiased_estimators_match_the_exact_gradient_in_expectation(
+    estimator: Estimator, baseline: Baseline
+) -> None:
+    value = (
+        np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32)
+        if baseline != "none"
+        else None
+    )
+    chance = (
+        np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)) / GOALS
+    )  # [pursued goal, sequence]
     expected = sum(
-        chance[goal, sequence] * estimate(np.array([sequence]), np.array([goal]), estimator, value, kind=baseline)
+        chance[goal, sequence]
+        * estimate(np.array([sequence]), np.array([goal]), estimator, value, kind=baseline)
         for goal in range(GOALS)
         for sequence in range(COUNT)
     )
@@ -218,19 +257,36 @@ def test_unbiased_estimators_match_the_exact_gradient_in_expectation(estimator: 
 
 @pytest.mark.parametrize(
     ("kind", "leave_one_out", "unbiased"),
-    [("none", False, True), ("value", False, False), ("value", True, True), ("td", False, False), ("td", True, True)],
+    [
+        ("none", False, True),
+        ("value", False, False),
+        ("value", True, True),
+        ("td", False, False),
+        ("td", True, True),
+    ],
 )
 def test_a_baseline_for_goals_that_were_reached_must_leave_the_episode_out(
     kind: Baseline, leave_one_out: bool, unbiased: bool
 ) -> None:
-    """All batches of two episodes. Goals are chosen because the batch reached them: with a baseline, a selection."""
-    value = np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32) if kind != "none" else None
+    """All batches of two episodes. Goals are chosen because the batch reached them: with a
+    baseline, a selection."""
+    value = (
+        np.random.default_rng(1).normal(size=(GOALS, STATES)).astype(np.float32)
+        if kind != "none"
+        else None
+    )
     chance = np.exp(np.asarray(log_pi(LOGITS, np.arange(COUNT))).sum(axis=-1)).ravel() / GOALS
     goal, sequence = np.divmod(np.arange(GOALS * COUNT), COUNT)
     pairs = np.stack(np.meshgrid(*[np.arange(GOALS * COUNT)] * 2), axis=-1).reshape(-1, 2)
     found = jax.vmap(
         lambda i: estimate(
-            jnp.asarray(sequence)[i], jnp.asarray(goal)[i], "per_decision", value, True, leave_one_out, kind
+            jnp.asarray(sequence)[i],
+            jnp.asarray(goal)[i],
+            "per_decision",
+            value,
+            True,
+            leave_one_out,
+            kind,
         )
     )(pairs)
     expected = np.tensordot(chance[pairs].prod(axis=1), found, axes=1)
@@ -242,7 +298,11 @@ def test_who_else_reached_a_goal() -> None:
     first, second, nobody = [True, False], [False, True], [False, False]
     hit = np.array([[first, second, nobody], [first, nobody, nobody], [nobody] * 3])
     nothing = jnp.zeros(3, bool)
-    assert chosen_anyway(jnp.asarray(hit), nothing)[..., 0].tolist() == [[True] * 3, [False, True, True], [False] * 3]
+    assert chosen_anyway(jnp.asarray(hit), nothing)[..., 0].tolist() == [
+        [True] * 3,
+        [False, True, True],
+        [False] * 3,
+    ]
     assert chosen_anyway(jnp.asarray(hit), ~nothing).all()
 
 
@@ -253,7 +313,9 @@ def test_the_goal_conditional_gradient_matches_in_expectation() -> None:
         weight = weights(jnp.zeros_like(chosen), RESULT, "plain") * COUNT
         return (chance * coefficients(weight, RESULT.reward) * chosen).sum() / GOALS
 
-    np.testing.assert_allclose(jax.grad(surrogate)(LOGITS), jax.grad(mean_return)(LOGITS), atol=1e-6)
+    np.testing.assert_allclose(
+        jax.grad(surrogate)(LOGITS), jax.grad(mean_return)(LOGITS), atol=1e-6
+    )
 
 
 def test_the_weighted_estimator_converges_to_the_exact_gradient() -> None:

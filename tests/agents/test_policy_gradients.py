@@ -1,4 +1,5 @@
-"""Policies, draws of rows, and the pieces of PPO and TRPO against numbers worked out by hand; every learner updates."""
+"""Policies, draws of rows, and the pieces of PPO and TRPO against numbers worked out by hand;
+every learner updates."""
 
 from __future__ import annotations
 
@@ -39,15 +40,21 @@ def new_agent(discrete: bool) -> PPO:
 
 def test_gaussian_by_hand() -> None:
     ours = new_agent(discrete=False)
-    distribution = np.array([0.5, -0.5, np.log(0.2), np.log(2.0)], np.float32)  # means, log deviations
+    distribution = np.array(
+        [0.5, -0.5, np.log(0.2), np.log(2.0)], np.float32
+    )  # means, log deviations
     # The action (2.5, 0.25) is (0.5, -0.5) in units of half the range: exactly the means.
     expected = stats.norm(0.5, 0.2).logpdf(0.5) + stats.norm(-0.5, 2.0).logpdf(-0.5)
-    assert float(ours.log_prob(distribution, np.float32([2.5, 0.25]))) == pytest.approx(expected, rel=1e-5)
+    assert float(ours.log_prob(distribution, np.float32([2.5, 0.25]))) == pytest.approx(
+        expected, rel=1e-5
+    )
     expected = stats.norm(0.5, 0.2).entropy() + stats.norm(-0.5, 2.0).entropy()
     assert float(ours.entropy(distribution)) == pytest.approx(expected, rel=1e-5)
     other = np.array([0.5, 0.5, np.log(0.4), np.log(2.0)], np.float32)
     # log(0.4/0.2) + 0.04/0.32 - 1/2, and (1)^2 / (2 * 4).
-    assert float(ours.kl(distribution, other)) == pytest.approx(np.log(2) + 0.125 - 0.5 + 0.125, rel=1e-4)
+    assert float(ours.kl(distribution, other)) == pytest.approx(
+        np.log(2) + 0.125 - 0.5 + 0.125, rel=1e-4
+    )
 
 
 def test_categorical_by_hand() -> None:
@@ -88,13 +95,17 @@ def test_draws_in_proportion() -> None:
 def test_ppo_surrogate_by_hand() -> None:
     ratio = np.array([1.5, 1.5, 0.5, 0.5, 1.1])
     advantage = np.array([1.0, -1.0, 1.0, -1.0, 2.0])
-    np.testing.assert_allclose(surrogate(np.log(ratio), advantage, 0.2), [1.2, -1.5, 0.5, -0.8, 2.2], rtol=1e-5)
+    np.testing.assert_allclose(
+        surrogate(np.log(ratio), advantage, 0.2), [1.2, -1.5, 0.5, -0.8, 2.2], rtol=1e-5
+    )
 
 
 def test_conjugate_gradient_and_line_search() -> None:
     matrix = jnp.array([[4.0, 1.0], [1.0, 3.0]])
     np.testing.assert_allclose(
-        conjugate_gradient(lambda x: matrix @ x, jnp.array([1.0, 2.0]), 2), [1 / 11, 7 / 11], rtol=1e-4
+        conjugate_gradient(lambda x: matrix @ x, jnp.array([1.0, 2.0]), 2),
+        [1 / 11, 7 / 11],
+        rtol=1e-4,
     )
     assert [float(x) for x in line_search(lambda size: size <= 0.3, 10)] == [0.25, 3]
     assert [float(x) for x in line_search(lambda size: size < 0, 4)] == [0.0, 4]
@@ -143,7 +154,9 @@ def test_hpg_may_learn_from_a_batch_several_times() -> None:
     _, together, _ = batch_of("hpg", True, updates=3, **settings)
     _, in_turn, _ = batch_of("hpg", True, repeat=3, **settings)
     _, once, _ = batch_of("hpg", True, **settings)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, in_turn)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), together, in_turn
+    )
     differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), together.policy, once.policy)
     assert max(jax.tree.leaves(differs)) > 1e-3
 
@@ -164,7 +177,9 @@ def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> t
     return state, after, metrics
 
 
-def played(config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False) -> tuple[Any, Any, Episodes]:
+def played(
+    config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False
+) -> tuple[Any, Any, Episodes]:
     """An agent, its first state, and the first episodes that it plays."""
     agent = make_on_policy_agent(config.agent, spec)
     state = agent.scheduled(agent.init(jax.random.key(0)), LINE, 0.0)
@@ -175,7 +190,13 @@ def played(config: OnPolicyConfig, spec: GoalEnvSpec, discrete: bool = False) ->
 
 @pytest.mark.parametrize(
     ("method", "discrete", "hindsight"),
-    [("hpg", False, True), ("hpg", True, False), ("a2c", True, True), ("ppo", False, True), ("trpo", False, False)],
+    [
+        ("hpg", False, True),
+        ("hpg", True, False),
+        ("a2c", True, True),
+        ("ppo", False, True),
+        ("trpo", False, False),
+    ],
 )
 def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> None:
     before, after, metrics = batch_of(method, discrete, hindsight=hindsight)
@@ -183,7 +204,9 @@ def test_every_learner_updates(method: str, discrete: bool, hindsight: bool) -> 
     for name in ("effective_sample_size", "largest_ratio", "goals_with_signal", "entropy"):
         assert name in metrics
     if hindsight:
-        signal = float(metrics["goals_with_signal"])  # of achieved goals all have one, of pursued ones some
+        signal = float(
+            metrics["goals_with_signal"]
+        )  # of achieved goals all have one, of pursued ones some
         assert signal == 1.0 if method == "hpg" else 0.5 < signal <= 1.0
         moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), before.policy, after.policy)
         assert max(jax.tree.leaves(moved)) > 0
@@ -197,8 +220,12 @@ def test_hpg_with_a_baseline_trains_its_critic(baseline: str) -> None:
     assert float(metrics["critic_loss"]) > 0
 
 
-@pytest.mark.parametrize(("method", "settings"), [("hpg", {"baseline": "td"}), ("a2c", {}), ("ppo", {}), ("trpo", {})])
-def test_every_critic_takes_as_many_steps_as_it_is_told(method: str, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("method", "settings"), [("hpg", {"baseline": "td"}), ("a2c", {}), ("ppo", {}), ("trpo", {})]
+)
+def test_every_critic_takes_as_many_steps_as_it_is_told(
+    method: str, settings: dict[str, Any]
+) -> None:
     """PPO used to ignore `critic_updates`."""
     few, many = (batch_of(method, True, critic_updates=count, **settings)[1] for count in (1, 4))
     jax.tree.map(np.testing.assert_array_equal, few.policy, many.policy)

@@ -1,4 +1,5 @@
-"""The off-policy actor-critic: its critic by hand, what the policy learns from it, what does not fit."""
+"""The off-policy actor-critic: its critic by hand, what the policy learns from it, what does not
+fit."""
 
 from __future__ import annotations
 
@@ -76,10 +77,14 @@ def test_what_the_critic_learns_by_hand(discrete: bool) -> None:
     learnt, td, metrics = ours.update(state, batch, KEY)
     np.testing.assert_allclose(td.error, target - now, atol=1e-6)
     np.testing.assert_allclose(td.value, now, atol=1e-6)
-    assert float(metrics["critic_loss"]) == pytest.approx(float(np.mean((target - now) ** 2)), rel=1e-4)
+    assert float(metrics["critic_loss"]) == pytest.approx(
+        float(np.mean((target - now) ** 2)), rel=1e-4
+    )
     jax.tree.map(np.testing.assert_array_equal, learnt.policy, state.policy)
     kept = 0.995
-    expected = jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, state.target, learnt.critic)
+    expected = jax.tree.map(
+        lambda old, new: kept * old + (1 - kept) * new, state.target, learnt.critic
+    )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), learnt.target, expected)
 
 
@@ -122,7 +127,8 @@ def test_closeness_by_hand() -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_random_actions_are_as_many_as_asked_and_inside_the_box(discrete: bool) -> None:
-    """By a policy that is sure of itself: it takes the action 0, or -5, which is outside of the box."""
+    """By a policy that is sure of itself: it takes the action 0, or -5, which is outside of the
+    box."""
     schedule = Schedule.parse("linear(0.5, 0.1)")
     ours, rng = new_agent(discrete, random_actions=schedule), np.random.default_rng(0)
     state = started(ours)
@@ -182,7 +188,9 @@ def test_a_policy_learns_what_the_critic_says() -> None:
     before = distribution[:, 0].mean()
     moved, metrics = jax.jit(ours.after_updates)(state, few, jax.random.key(2))
     assert float(ours.distribution(moved.policy, inputs)[:, 0].mean()) > float(before) + 1e-3
-    jax.tree.map(np.testing.assert_array_equal, moved.critic, state.critic)  # it learns from replay only
+    jax.tree.map(
+        np.testing.assert_array_equal, moved.critic, state.critic
+    )  # it learns from replay only
     assert all(np.isfinite(float(value)) for value in metrics.values())
     entropy = float(ours.entropy(distribution).mean())
     assert float(metrics["entropy"]) == pytest.approx(entropy, rel=1e-5)  # of the policy as it was
@@ -203,7 +211,9 @@ def test_learning_is_updates_of_the_critic_then_of_the_policy(discrete: bool) ->
         errors.append(each.error)
     np.testing.assert_allclose(td.error, np.stack(errors), rtol=1e-4, atol=1e-6)
     expected, _ = jax.jit(ours.after_updates)(state, batches, KEY)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), learnt, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), learnt, expected
+    )
     assert set(metrics) >= {"critic_loss", "q_mean", "value", "entropy", "closeness", "kl"}
 
 
@@ -233,7 +243,8 @@ def test_a_reward_that_is_not_sparse_is_refused(method: str) -> None:
 
 @pytest.mark.slow
 def test_a_point_on_a_line_is_learnt(tmp_path: Path) -> None:
-    """Without `entropy` the mean of a Gaussian drifts out of the box, and greedy actions overshoot."""
+    """Without `entropy` the mean of a Gaussian drifts out of the box, and greedy actions
+    overshoot."""
     agent = {"gamma": 0.9, "net_arch": (64, 64), "random_actions": 0.2, "entropy": 0.2}
     run = hindsight.train(
         "test/Line-v0",

@@ -56,19 +56,25 @@ STEPS = {"hindsight/BitFlip-v0": 400, "test/Line-v0": 300, "FetchReach-v4": 1200
 SLOW = [(env, method) for env in STEPS for method in METHODS if (env, method) not in FAST]
 
 
-@pytest.mark.parametrize(("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
+@pytest.mark.parametrize(
+    ("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
 def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> None:
     cut_and_resume(env, method, tmp_path, QUICK | METHODS[method])
 
 
-@pytest.mark.parametrize("env", ["test/Line-v0", pytest.param("hindsight/BitFlip-v0", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "env", ["test/Line-v0", pytest.param("hindsight/BitFlip-v0", marks=pytest.mark.slow)]
+)
 def test_what_is_replayed_goes_on_too(env: str, tmp_path: Path) -> None:
     cut_and_resume(env, "replayed-ac", tmp_path, REPLAYED)
 
 
 def cut_and_resume(env: str, method: str, tmp_path: Path, settings: dict[str, Any]) -> None:
     def copy(progress: Progress) -> None:
-        while progress.cycle in (3, 4) and not any((tmp_path / "cut" / "checkpoints").glob("0*[0-9]")):
+        while progress.cycle in (3, 4) and not any(
+            (tmp_path / "cut" / "checkpoints").glob("0*[0-9]")
+        ):
             shutil.rmtree(tmp_path / "cut", ignore_errors=True)
             with contextlib.suppress(shutil.Error):  # something was renamed or removed meanwhile
                 shutil.copytree(tmp_path / "whole", tmp_path / "part", dirs_exist_ok=True)
@@ -76,7 +82,9 @@ def cut_and_resume(env: str, method: str, tmp_path: Path, settings: dict[str, An
             shutil.rmtree(tmp_path / "part", ignore_errors=True)
 
     settings = settings | {"steps": STEPS[env]}
-    whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", callbacks=[copy], **settings)
+    whole = hindsight.train(
+        env, method=method, seed=5, run_dir=tmp_path / "whole", callbacks=[copy], **settings
+    )
     assert len(Run.open(tmp_path / "cut").metrics) < len(whole.metrics)
     resumed = hindsight.resume(tmp_path / "cut", quiet=True)
     assert fingerprint(resumed) == fingerprint(whole)
@@ -96,7 +104,15 @@ hindsight.train(env, method=method, seed=5, run_dir=path, callbacks=[kill], **js
 @pytest.mark.parametrize("env", ["hindsight/BitFlip-v0", "FetchReach-v4"])
 def test_killed_and_resumed(env: str, method: str, tmp_path: Path) -> None:
     settings = QUICK | METHODS[method] | {"steps": STEPS[env]}
-    command = [sys.executable, "-c", KILLED, env, method, str(tmp_path / "killed"), json.dumps(settings)]
+    command = [
+        sys.executable,
+        "-c",
+        KILLED,
+        env,
+        method,
+        str(tmp_path / "killed"),
+        json.dumps(settings),
+    ]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == -9, result.stderr
     whole = hindsight.train(env, method=method, seed=5, run_dir=tmp_path / "whole", **settings)
@@ -104,7 +120,9 @@ def test_killed_and_resumed(env: str, method: str, tmp_path: Path) -> None:
 
 
 def test_asynchronous_training_goes_on_from_where_it_was(tmp_path: Path) -> None:
-    run = hindsight.train("test/Line-v0", method="a3c", run_dir=tmp_path / "run", **(QUICK | {"steps": 60}))
+    run = hindsight.train(
+        "test/Line-v0", method="a3c", run_dir=tmp_path / "run", **(QUICK | {"steps": 60})
+    )
     before = run.metrics[-1]
     after = hindsight.resume(tmp_path / "run", steps=100, quiet=True).metrics
     assert before in after

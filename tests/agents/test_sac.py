@@ -29,11 +29,14 @@ MEAN, LOG_STD = np.array([0.3, -0.5]), np.log([0.5, 0.1])
 def batch(n: int = 4) -> Batch:
     rng = np.random.default_rng(0)
     parts = (rng.standard_normal((n, size), np.float32) for size in (3, 3, 2, 2))
-    return Batch(*parts, np.full(n, -1.0, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32))
+    return Batch(
+        *parts, np.full(n, -1.0, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
+    )
 
 
 def sac(critics: tuple[float, ...] = (-3.0, -5.0), **settings: Any) -> tuple[SAC, Any]:
-    """An agent whose policy has the mean and deviation above before tanh, and whose critics are constant."""
+    """An agent whose policy has the mean and deviation above before tanh, and whose critics are
+    constant."""
     agent = SAC(replace(CONFIG, num_critics=len(critics), **settings), SHAPES)
     state = agent.init(KEY)
     actor, critic = (jax.tree.map(jnp.zeros_like, part) for part in (state.actor, state.critic))
@@ -44,7 +47,8 @@ def sac(critics: tuple[float, ...] = (-3.0, -5.0), **settings: Any) -> tuple[SAC
 
 
 def entropy() -> float:
-    """Of the policy above, by numeric integration: that of the Gaussian plus the mean log slope of tanh."""
+    """Of the policy above, by numeric integration: that of the Gaussian plus the mean log slope
+    of tanh."""
     total = 0.0
     for mean, std in zip(MEAN, np.exp(LOG_STD), strict=True):
         gaussian = stats.norm(mean, std)
@@ -56,11 +60,13 @@ def entropy() -> float:
     return total
 
 
-# ------------------------------------------------------------------------------------------------- the distribution
+# -------------------------------------------------------------------------------- the distribution
 
 
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (0.7, 0.3), (-2.0, 1.5)])
-def test_the_squashed_density_is_that_of_the_cumulative_distribution_and_sums_to_one(mean: float, std: float) -> None:
+def test_the_squashed_density_is_that_of_the_cumulative_distribution_and_sums_to_one(
+    mean: float, std: float
+) -> None:
     def density(action: Any) -> Any:
         before = np.arctanh(np.atleast_1d(action))[:, None]
         return np.exp(squashed_log_prob(np, (before - mean) / std, np.log([std]), before))
@@ -69,9 +75,9 @@ def test_the_squashed_density_is_that_of_the_cumulative_distribution_and_sums_to
     step = 1e-5
     below, above = (stats.norm.cdf(np.arctanh(action + d), mean, std) for d in (-step, step))
     np.testing.assert_allclose(density(action), (above - below) / (2 * step), rtol=1e-4, atol=1e-8)
-    assert integrate.quad(lambda a: float(density(a)[0]), -1 + 1e-12, 1 - 1e-12, limit=500)[0] == pytest.approx(
-        1, rel=1e-3
-    )
+    assert integrate.quad(lambda a: float(density(a)[0]), -1 + 1e-12, 1 - 1e-12, limit=500)[
+        0
+    ] == pytest.approx(1, rel=1e-3)
 
 
 def test_the_log_probability_stays_finite_far_out_and_for_tiny_deviations() -> None:
@@ -94,19 +100,25 @@ def test_drawn_actions_have_the_stated_entropy() -> None:
     agent, state = sac()
     action, log_prob = agent.drawn(state.actor, jnp.zeros((200_000, 5)), KEY)
     assert float(-log_prob.mean()) == pytest.approx(entropy(), abs=0.01)
-    np.testing.assert_allclose(np.arctanh(np.asarray(action, np.float64)).mean(axis=0), MEAN, atol=0.01)
+    np.testing.assert_allclose(
+        np.arctanh(np.asarray(action, np.float64)).mean(axis=0), MEAN, atol=0.01
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ losses
+# ------------------------------------------------------------------------------------------ losses
 
 
 def test_the_target_is_the_smallest_value_plus_entropy() -> None:
     agent, state = sac(temperature=0.5)
     _, log_prob = agent.drawn(state.actor, jnp.zeros((4, 5)), KEY)
     # The policy is the same in every state: -1 + 0.98 (min(-3, -5) - 0.5 log pi).
-    np.testing.assert_allclose(agent.target(state, batch(), KEY)[:, 0], -5.9 - 0.49 * log_prob, rtol=1e-5)
+    np.testing.assert_allclose(
+        agent.target(state, batch(), KEY)[:, 0], -5.9 - 0.49 * log_prob, rtol=1e-5
+    )
     many = batch(100_000)
-    assert float(agent.target(state, many, KEY).mean()) == pytest.approx(-5.9 + 0.49 * entropy(), abs=0.01)
+    assert float(agent.target(state, many, KEY).mean()) == pytest.approx(
+        -5.9 + 0.49 * entropy(), abs=0.01
+    )
     plain, state = sac(temperature=0.5, entropy_in_target=False)
     np.testing.assert_allclose(plain.target(state, batch(), KEY), np.full((4, 1), -5.9), rtol=1e-6)
 
@@ -121,8 +133,12 @@ def test_targets_are_clipped_to_returns_with_entropy() -> None:
     agent, low = sac((-900.0,), temperature=0.1)
     _, high = sac((900.0,), temperature=0.1)
     # 0.98 / 0.02 = 49 further steps, each with an entropy of -2 to 2 ln 2, times 0.1.
-    np.testing.assert_allclose(agent.target(low, batch(), KEY), np.full((4, 1), -50.0 - 49 * 0.1 * 2), rtol=1e-5)
-    np.testing.assert_allclose(agent.target(high, batch(), KEY), np.full((4, 1), 4.9 * 2 * np.log(2)), rtol=1e-5)
+    np.testing.assert_allclose(
+        agent.target(low, batch(), KEY), np.full((4, 1), -50.0 - 49 * 0.1 * 2), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        agent.target(high, batch(), KEY), np.full((4, 1), 4.9 * 2 * np.log(2)), rtol=1e-5
+    )
     agent, low = sac((-900.0,), temperature=0.1, target_entropy=-1.0)
     np.testing.assert_allclose(agent.target(low, batch(), KEY), np.full((4, 1), -54.9), rtol=1e-5)
     agent, low = sac((-900.0,), temperature=0.1, entropy_in_target=False)
@@ -158,7 +174,10 @@ def test_importance_weights_go_into_the_critics_loss() -> None:
     agent, _ = sac()
     outputs, target = jnp.array([[[0.0], [0.0]], [[1.0], [1.0]]]), jnp.array([[2.0], [4.0]])
     # Squared errors 4 and 16 of the first critic, 1 and 9 of the second; weights 1 and 1/2.
-    assert float(agent.critic_loss(outputs, target, jnp.array([1.0, 0.5]))) == (4 + 8) / 2 + (1 + 4.5) / 2
+    assert (
+        float(agent.critic_loss(outputs, target, jnp.array([1.0, 0.5])))
+        == (4 + 8) / 2 + (1 + 4.5) / 2
+    )
 
 
 def test_the_actors_loss_by_hand() -> None:
@@ -170,18 +189,26 @@ def test_the_actors_loss_by_hand() -> None:
 
 def test_the_actor_climbs_the_smallest_value() -> None:
     agent, state = sac(temperature=1e-6)
-    state.critic["params"]["Dense_0"]["kernel"] = jnp.zeros((2, 7, 4)).at[:, 5, 0].set(jnp.array([1.0, -1.0]))
-    state.critic["params"]["Dense_1"]["kernel"] = jnp.ones((2, 4, 1))  # relu(a) - 3 and relu(-a) - 5
+    state.critic["params"]["Dense_0"]["kernel"] = (
+        jnp.zeros((2, 7, 4)).at[:, 5, 0].set(jnp.array([1.0, -1.0]))
+    )
+    state.critic["params"]["Dense_1"]["kernel"] = jnp.ones(
+        (2, 4, 1)
+    )  # relu(a) - 3 and relu(-a) - 5
     gradient = jax.grad(lambda a: agent.actor_loss(a, state, batch(), KEY)[0])(state.actor)
     bias = gradient["params"]["Dense_1"]["bias"]
     action, _ = agent.drawn(state.actor, jnp.zeros((4, 5)), KEY)
-    falling = np.where(action[:, 0] < 0, 1 - action[:, 0] ** 2, 0.0)  # only the second critic counts
+    falling = np.where(
+        action[:, 0] < 0, 1 - action[:, 0] ** 2, 0.0
+    )  # only the second critic counts
     assert float(bias[0]) == pytest.approx(float(falling.mean()), abs=1e-4)
     assert float(bias[1]) == pytest.approx(0.0, abs=1e-5)
 
 
 @pytest.mark.parametrize(("found", "direction"), [(1.5, -1.0), (-3.0, 1.0)])
-def test_the_temperature_falls_while_there_is_too_much_entropy(found: float, direction: float) -> None:
+def test_the_temperature_falls_while_there_is_too_much_entropy(
+    found: float, direction: float
+) -> None:
     agent, state = sac()
     slope = jax.grad(agent.temperature_loss)(state.log_temperature, found)
     assert float(slope) == pytest.approx(found + 2.0)  # the target is -2
@@ -190,7 +217,9 @@ def test_the_temperature_falls_while_there_is_too_much_entropy(found: float, dir
 
 def test_the_temperature_takes_steps_of_its_rate_or_none() -> None:
     agent, state = sac(temperature_learning_rate=Schedule.parse(0.1))
-    moved, _, metrics = agent.update(state, batch(), KEY)  # entropy is above -2: one step of Adam down
+    moved, _, metrics = agent.update(
+        state, batch(), KEY
+    )  # entropy is above -2: one step of Adam down
     assert float(moved.log_temperature) == pytest.approx(np.log(0.1) - 0.1, abs=1e-5)
     assert float(metrics["temperature"]) == pytest.approx(0.1 * np.exp(-0.1), rel=1e-4)
     agent, state = sac(learn_temperature=False)
@@ -215,7 +244,7 @@ def test_the_critics_differ_at_the_start() -> None:
     assert not np.allclose(kernel[0], kernel[1])
 
 
-# ----------------------------------------------------------------------------------------- dropout and normalisation
+# ----------------------------------------------------------------------- dropout and normalisation
 
 
 def test_dropout_off_means_that_no_key_counts() -> None:
@@ -240,7 +269,9 @@ def test_dropout_on_drops_by_its_key_and_keeps_the_mean() -> None:
     assert float(one.mean()) == pytest.approx(512 * 8 + 1, rel=0.01)
     # TD errors of new pairs are those of the whole network.
     learnt, *_ = agent.update(agent.scheduled(state, SHAPES.no_scale(), 0.0), batch(), KEY)
-    np.testing.assert_array_equal(agent.td_errors(learnt, batch()).error, agent.td_errors(learnt, batch()).error)
+    np.testing.assert_array_equal(
+        agent.td_errors(learnt, batch()).error, agent.td_errors(learnt, batch()).error
+    )
 
 
 def test_layer_norm_is_in_the_critics_only() -> None:
@@ -249,22 +280,29 @@ def test_layer_norm_is_in_the_critics_only() -> None:
     assert "LayerNorm_0" not in state.actor["params"]
 
 
-# ------------------------------------------------------------------------------------------------------------ acting
+# ------------------------------------------------------------------------------------------ acting
 
 
 def test_acting_in_numpy_is_what_learning_in_jax_believes() -> None:
     agent = SAC(replace(CONFIG, net_arch=(16, 16)), SHAPES)
     state, rng = agent.init(KEY), np.random.default_rng(0)
-    observation, goal = rng.normal(size=(50, 3)).astype(np.float32), rng.normal(size=(50, 2)).astype(np.float32)
+    observation, goal = (
+        rng.normal(size=(50, 3)).astype(np.float32),
+        rng.normal(size=(50, 2)).astype(np.float32),
+    )
     actor = agent.actor(state)
     inputs = agent.inputs(state.scale, jnp.asarray(observation), jnp.asarray(goal))
     mean, log_std = mean_and_log_std(jnp, agent._actor.apply(state.actor, inputs))
-    np.testing.assert_allclose(actor(observation, goal), jnp.tanh(mean) * np.array([1.0, 2.0]), atol=1e-5)
+    np.testing.assert_allclose(
+        actor(observation, goal), jnp.tanh(mean) * np.array([1.0, 2.0]), atol=1e-5
+    )
     noise = np.random.default_rng(1).standard_normal((50, 2), np.float32)
     before = mean + jnp.exp(log_std) * noise
     action, log_prob = actor.sample(observation, goal, np.random.default_rng(1))
     np.testing.assert_allclose(action, jnp.tanh(before) * np.array([1.0, 2.0]), atol=1e-5)
-    np.testing.assert_allclose(log_prob, squashed_log_prob(jnp, noise, log_std, before), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        log_prob, squashed_log_prob(jnp, noise, log_std, before), rtol=1e-4, atol=1e-4
+    )
     assert action.dtype == np.float32
 
 
@@ -276,7 +314,9 @@ def test_it_explores_as_stated() -> None:
     np.testing.assert_allclose(own.mean(axis=0), MEAN, atol=0.01)
     np.testing.assert_allclose(own.std(axis=0), np.exp(LOG_STD), rtol=0.02)
     mixed = agent.explorer(actor, 1.0, rng)(*rows)[:, 1] / 2.0
-    assert (mixed > 0.2).mean() == pytest.approx(0.5 * 0.4, abs=0.01)  # the policy's own hardly ever are
+    assert (mixed > 0.2).mean() == pytest.approx(
+        0.5 * 0.4, abs=0.01
+    )  # the policy's own hardly ever are
 
 
 def test_settings_that_change_nothing_are_refused() -> None:

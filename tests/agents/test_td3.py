@@ -1,4 +1,5 @@
-"""TD3: its target and losses against numbers worked out by hand, its delay, and every kind of replay with it."""
+"""TD3: its target and losses against numbers worked out by hand, its delay, and every kind of
+replay with it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ KEY = jax.random.key(0)
 def batch(n: int = 4) -> Batch:
     rng = np.random.default_rng(0)
     parts = (rng.standard_normal((n, size), np.float32) for size in (3, 3, 2, 2))
-    return Batch(*parts, np.full(n, -1.0, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32))
+    return Batch(
+        *parts, np.full(n, -1.0, np.float32), np.zeros(n, np.float32), np.ones(n, np.float32)
+    )
 
 
 def constant(values: tuple[float, float]) -> Any:
@@ -111,7 +114,10 @@ REPLAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", REPLAYS)
 def test_it_works_with_every_replay(name: str, tmp_path: Path) -> None:
     settings = SMALL | REPLAYS[name]
-    runs = [hindsight.train("FetchReach-v4", method="td3", run_dir=tmp_path / str(i), **settings) for i in range(2)]
+    runs = [
+        hindsight.train("FetchReach-v4", method="td3", run_dir=tmp_path / str(i), **settings)
+        for i in range(2)
+    ]
     one, two = ((run.path / "policy.safetensors").read_bytes() for run in runs)
     assert one == two
 

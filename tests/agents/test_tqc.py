@@ -19,7 +19,10 @@ from hindsight.replay.batch import Batch
 SHAPES = Shapes(1, 1, Actions(0, (-1.0,), (1.0,)), 0.5, (-20.0, 0.0), 0.0)
 CONFIG = TQCConfig(net_arch=(4,), num_quantiles=3, drop_per_critic=1, entropy_in_target=False)
 KEY = jax.random.key(0)
-BATCH = Batch(*(np.zeros((2, 1), np.float32),) * 4, *(np.array(x, np.float32) for x in ([-1, 0], [0, 1], [1, 1])))
+BATCH = Batch(
+    *(np.zeros((2, 1), np.float32),) * 4,
+    *(np.array(x, np.float32) for x in ([-1, 0], [0, 1], [1, 1])),
+)
 
 
 def tqc(quantiles: list[list[float]], **settings: Any) -> tuple[TQC, Any]:
@@ -61,24 +64,32 @@ def test_every_target_is_clipped() -> None:
 
 
 def test_the_quantile_loss_by_hand() -> None:
-    # One target, 0; two quantiles for the shares 1/4 and 3/4: -2 (the error 2, Huber 1.5) and 0.5 (-0.5, Huber 0.125).
+    # One target, 0; two quantiles for the shares 1/4 and 3/4: -2 (the error 2, Huber 1.5) and 0.5
+    # (-0.5, Huber 0.125).
     loss = quantile_huber(jnp.array([[-2.0, 0.5]]), jnp.array([[0.0]]))
     assert loss.tolist() == pytest.approx([(0.25 * 1.5 + 0.25 * 0.125) / 2])
     # Two targets, -1 and 3, and one quantile, the median, 1: errors -2 and 2.
-    assert quantile_huber(jnp.array([[1.0]]), jnp.array([[-1.0, 3.0]])).tolist() == pytest.approx([0.75])
+    assert quantile_huber(jnp.array([[1.0]]), jnp.array([[-1.0, 3.0]])).tolist() == pytest.approx(
+        [0.75]
+    )
 
 
 def test_the_quantile_loss_is_least_at_the_quantiles() -> None:
-    targets = jnp.asarray(np.random.default_rng(0).uniform(0.0, 1000.0, (1, 4001)))  # Huber's middle hardly counts
+    targets = jnp.asarray(
+        np.random.default_rng(0).uniform(0.0, 1000.0, (1, 4001))
+    )  # Huber's middle hardly counts
     place, found = jax.grad(lambda z: quantile_huber(z, targets).sum()), jnp.zeros((1, 4))
     for _ in range(400):
         found = found - 5000.0 / 100 * place(found) * 4
-    np.testing.assert_allclose(found[0], np.quantile(targets, [0.125, 0.375, 0.625, 0.875]), atol=15)
+    np.testing.assert_allclose(
+        found[0], np.quantile(targets, [0.125, 0.375, 0.625, 0.875]), atol=15
+    )
 
 
 def test_the_critics_loss_and_td_errors_by_hand() -> None:
     agent, state = tqc([[-4.0, -2.0], [-3.0, -1.0]], drop_per_critic=1)
-    # Targets of the first transition: -1 + 0.5 (-4) = -3 and -1 + 0.5 (-3) = -2.5; of the second 0 and 0.
+    # Targets of the first transition: -1 + 0.5 (-4) = -3 and -1 + 0.5 (-3) = -2.5; of the second 0
+    # and 0.
     td = agent.td_errors(state, BATCH)
     np.testing.assert_allclose(td.value, [-2.5, -2.5])
     np.testing.assert_allclose(td.error, [-2.75 + 2.5, 2.5])
@@ -101,9 +112,13 @@ def test_more_dropped_means_lower_values() -> None:
     """Where targets are all there is to learn, values end lower the more is dropped."""
     means = []
     for drop in (0, 3):
-        agent = TQC(replace(CONFIG, net_arch=(16,), num_quantiles=5, drop_per_critic=drop, tau=0.2), SHAPES)
+        agent = TQC(
+            replace(CONFIG, net_arch=(16,), num_quantiles=5, drop_per_critic=drop, tau=0.2), SHAPES
+        )
         state = agent.scheduled(agent.init(KEY), SHAPES.no_scale(), 0.0)
-        batches = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 300), BATCH._replace(terminated=np.zeros(2)))
+        batches = jax.tree.map(
+            lambda x: np.stack([np.asarray(x)] * 300), BATCH._replace(terminated=np.zeros(2))
+        )
         state, td, _ = agent.learn(state, batches, KEY)
         means.append(float(td.value[-1].mean()))
     assert means[1] < means[0]

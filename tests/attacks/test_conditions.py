@@ -1,4 +1,5 @@
-"""What the bytes depend on: not on the number of cores, from the command line; and what has changed is told."""
+"""What the bytes depend on: not on the number of cores, from the command line; and what has
+changed is told."""
 
 from __future__ import annotations
 
@@ -32,11 +33,18 @@ TRAIN = [
 
 
 def call(program: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name not in ("NPROC", "PJRT_NPROC")} | more
-    return subprocess.run([sys.executable, "-c", program, *arguments], env=env, capture_output=True, text=True)
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("NPROC", "PJRT_NPROC")
+    } | more
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=env, capture_output=True, text=True
+    )
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two cores",
+)
 @pytest.mark.parametrize("method", [[], pytest.param(["--method", "ppo"], marks=pytest.mark.slow)])
 def test_the_number_of_cores_does_not_matter(method: list[str], tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))
@@ -60,12 +68,20 @@ def test_another_number_of_threads_is_told(tmp_path: Path) -> None:
 
 
 def test_64_bits_are_told(tmp_path: Path) -> None:
-    """Training works with them, and going on with or without them is refused or told, in one line."""
+    """Training works with them, and going on with or without them is refused or told, in one
+    line."""
     import jax
 
-    settings: dict[str, Any] = {"quiet": True, "steps": 60, "eval_episodes": 2, "agent.net_arch": (8,)}
+    settings: dict[str, Any] = {
+        "quiet": True,
+        "steps": 60,
+        "eval_episodes": 2,
+        "agent.net_arch": (8,),
+    }
     settings |= {"num_envs": 2, "episodes_per_cycle": 2, "gradient_steps": 2, "batch_size": 16}
-    run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **settings)
+    run = hindsight.train(
+        LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **settings
+    )
     assert conditions()["JAX bits"] == "32"
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)

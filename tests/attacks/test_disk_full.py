@@ -66,7 +66,9 @@ def test_event_files_are_tensorboards(tmp_path: Path) -> None:
     assert checksum(b"123456789") == masked_crc32c(b"123456789")
 
 
-def test_records_that_wait_for_space_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_wait_for_space_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner, room = os.write, 0
 
     def write(descriptor: int, data: bytes) -> int:
@@ -83,12 +85,17 @@ def test_records_that_wait_for_space_are_whole(tmp_path: Path, monkeypatch: pyte
         for add in (lambda s=step: rows.add({"step": s}), lambda s=step: board.add({"x": 1.0}, s)):
             with contextlib.suppress(OSError):
                 add()
-    assert [json.loads(line)["step"] for line in (tmp_path / "rows").read_text().splitlines()] == list(range(50))
-    assert [event.step for event in events(next((tmp_path / "board").iterdir()))[1:]] == list(range(50))
+    assert [
+        json.loads(line)["step"] for line in (tmp_path / "rows").read_text().splitlines()
+    ] == list(range(50))
+    assert [event.step for event in events(next((tmp_path / "board").iterdir()))[1:]] == list(
+        range(50)
+    )
 
 
 def test_a_log_that_cannot_be_written_does_not_stop_a_training(tmp_path: Path) -> None:
-    """Its own output goes to a full device, too, and the board can never be written, even with `stop`."""
+    """Its own output goes to a full device, too, and the board can never be written, even with
+    `stop`."""
     program = f"""
 import errno, sys, hindsight
 from conftest import LineEnv
@@ -103,7 +110,9 @@ hindsight.train(LineEnv, run_dir=sys.argv[1], steps=100, **settings)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-c", program, str(tmp_path / "run")]
-        assert subprocess.run(command, env=env, stdout=full, stderr=full, timeout=120).returncode in (0, 120)
+        assert subprocess.run(
+            command, env=env, stdout=full, stderr=full, timeout=120
+        ).returncode in (0, 120)
     assert json.loads((tmp_path / "run" / "summary.json").read_bytes())["status"] == "finished"
 
 
@@ -119,7 +128,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(path)], check=True)
 
 
-def test_a_full_disk_and_then_room_again(small_disk: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_and_then_room_again(
+    small_disk: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     filler, cycles = small_disk / "filler", []
 
     def fill(progress: Progress) -> None:
@@ -148,7 +159,8 @@ def test_a_full_disk_and_then_room_again(small_disk: Path, capfd: pytest.Capture
 
 
 def test_training_does_not_import_pytorch(tmp_path: Path) -> None:
-    """Where it is installed it costs seconds and hundreds of megabytes: tensorboardX used to do that."""
+    """Where it is installed it costs seconds and hundreds of megabytes: tensorboardX used to do
+    that."""
     (tmp_path / "torch.py").write_text("raise SystemExit('PyTorch was imported')")
     program = "import sys; sys.path.insert(0, sys.argv[1]); import hindsight.api, hindsight.training.verify"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)

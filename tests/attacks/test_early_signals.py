@@ -1,4 +1,5 @@
-"""Signals in the first seconds, hang-ups, and the death of whoever started us: none is lost, nothing is left behind."""
+"""Signals in the first seconds, hang-ups, and the death of whoever started us: none is lost,
+nothing is left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ import pytest
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 
-BITS = ["train", "hindsight/BitFlip-v0", "--steps", "100000000", "--agent.net_arch", "8", "--eval-episodes", "2"]
+BITS = [
+    "train",
+    "hindsight/BitFlip-v0",
+    "--steps",
+    "100000000",
+    "--agent.net_arch",
+    "8",
+    "--eval-episodes",
+    "2",
+]
 # A background shell ignores SIGINT, and so do its children.
 PROGRAM = """
 import signal
@@ -96,7 +106,18 @@ def test_a_closed_terminal(tmp_path: Path) -> None:
 
 
 def test_trainings_of_a_killed_sweep_save_themselves_and_end(tmp_path: Path) -> None:
-    command = ["sweep", *BITS[1:], "--seeds", "0", "1", "--jobs", "2", "--dir", str(tmp_path), "--no-video"]
+    command = [
+        "sweep",
+        *BITS[1:],
+        "--seeds",
+        "0",
+        "1",
+        "--jobs",
+        "2",
+        "--dir",
+        str(tmp_path),
+        "--no-video",
+    ]
     process = start(*command)
     runs = tmp_path / "runs"
     while len(list(runs.glob("*/policy.safetensors"))) < 2:

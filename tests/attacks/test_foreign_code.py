@@ -24,13 +24,24 @@ from gymnasium import register
 from hindsight.envs.bit_flip import BitFlipEnv
 register("Foreign-v0", BitFlipEnv)
 """
-SETTINGS = ["--steps", "60", "--episodes-per-cycle", "2", "--eval-episodes", "2", "--eval-every", "1", "--quiet"]
+SETTINGS = [
+    "--steps",
+    "60",
+    "--episodes-per-cycle",
+    "2",
+    "--eval-episodes",
+    "2",
+    "--eval-every",
+    "1",
+    "--quiet",
+]
 SETTINGS += ["--batch-size", "16", "--agent.net_arch", "8", "--checkpoint.minutes", "0"]
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with the module foreign_env, which leaves a file when it is imported; a user with a key."""
+    """A directory with the module foreign_env, which leaves a file when it is imported; a user
+    with a key."""
     (tmp_path / "foreign_env.py").write_text(ENV.format(flag=str(tmp_path / "imported")))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -63,7 +74,12 @@ def test_code_is_imported_only_with_trust(place: Path) -> None:
     (place / "state" / "hindsight" / "key").write_bytes(bytes(32))
     (run / "summary.json").unlink()
     shutil.rmtree(run / "checkpoints")
-    for command in (["eval", run], ["watch", run], ["resume", run], ["train", "--config", run / "config.json"]):
+    for command in (
+        ["eval", run],
+        ["watch", run],
+        ["resume", run],
+        ["train", "--config", run / "config.json"],
+    ):
         code, text = call(*command)
         assert code == 2, text
         assert text.count("\n") == 1
@@ -86,10 +102,16 @@ def test_code_is_imported_only_with_trust(place: Path) -> None:
 
 def test_a_mark_is_not_forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    run = hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, steps=100, eval_episodes=2)
+    run = hindsight.train(
+        "hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, steps=100, eval_episodes=2
+    )
     assert not (run.path / MARK).exists()  # its env is ours
     config = json.loads((run.path / "config.json").read_bytes())
-    for env, mark in (("evil_module:X-v0", b""), ("evil_module:X-v0", b"0" * 64), ("a:b:c", b"x" * 2000)):
+    for env, mark in (
+        ("evil_module:X-v0", b""),
+        ("evil_module:X-v0", b"0" * 64),
+        ("a:b:c", b"x" * 2000),
+    ):
         (run.path / "config.json").write_text(json.dumps(config | {"env": env}))
         (run.path / MARK).write_bytes(mark)
         assert not is_made_here(run.path, env, {})
@@ -100,12 +122,19 @@ def test_a_mark_is_not_forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         hindsight.evaluate(run.path, 1)
 
 
-def test_a_function_in_place_of_the_env_is_no_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_in_place_of_the_env_is_no_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Training a stranger's run on an env of one's own does not make its module ours."""
     from hindsight.envs.bit_flip import BitFlipEnv
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    settings: dict[str, Any] = {"quiet": True, "steps": 100, "eval_episodes": 2, "callbacks": [lambda p: True]}
+    settings: dict[str, Any] = {
+        "quiet": True,
+        "steps": 100,
+        "eval_episodes": 2,
+        "callbacks": [lambda p: True],
+    }
     run = hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", **settings)
     for path in (run.path, *(run.path / "checkpoints").iterdir()):
         config = json.loads((path / "config.json").read_bytes())

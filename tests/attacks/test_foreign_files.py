@@ -1,5 +1,5 @@
-"""A run that was received from somebody: its links are not followed, its pipes not waited for, nothing foreign is
-deleted, and damage shows."""
+"""A run that was received from somebody: its links are not followed, its pipes not waited for,
+nothing foreign is deleted, and damage shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    hindsight.train("hindsight/BitFlip-v0", run_dir=path, callbacks=[lambda p: p.cycle == 2], **SETTINGS)
+    hindsight.train(
+        "hindsight/BitFlip-v0", run_dir=path, callbacks=[lambda p: p.cycle == 2], **SETTINGS
+    )
     return path
 
 
@@ -58,12 +60,20 @@ def treasure(tmp_path: Path) -> Path:
 
 
 def unharmed(treasure: Path) -> bool:
-    files = {str(p.relative_to(treasure)): p.read_text() for p in treasure.rglob("*") if p.is_file()}
+    files = {
+        str(p.relative_to(treasure)): p.read_text() for p in treasure.rglob("*") if p.is_file()
+    }
     return files == {"file": "irreplaceable", "20240101/photo.json": "irreplaceable"}
 
 
 PARTS = ["metrics.jsonl", "config.json", "summary.json", "policy.json", "policy.safetensors"]
-FILES = [*(f"{name}.part" for name in PARTS), *PARTS, "learning_curve.png", "video.mp4", "diverged.safetensors"]
+FILES = [
+    *(f"{name}.part" for name in PARTS),
+    *PARTS,
+    "learning_curve.png",
+    "video.mp4",
+    "diverged.safetensors",
+]
 
 
 def link(path: Path, to: Path) -> None:
@@ -133,7 +143,7 @@ def test_only_what_a_manifest_names_is_deleted(run: Path) -> None:
     assert not list(directory.rglob("00000001*/*.safetensors"))
 
 
-# ------------------------------------------------------------------------------------------------- pipes and devices
+# ------------------------------------------------------------------------------- pipes and devices
 
 
 def fifo(path: Path) -> None:
@@ -183,7 +193,7 @@ def test_a_pipe_as_summary(run: Path) -> None:
         _ = Run.open(run).summary
 
 
-# ------------------------------------------------------------------------------------------------------------- damage
+# ------------------------------------------------------------------------------------------ damage
 
 
 @pytest.mark.parametrize("name", ["policy.json", "policy.safetensors"])

@@ -1,4 +1,5 @@
-"""Who may write into a run directory, and runs that were killed at the worst moments: all of them can be finished."""
+"""Who may write into a run directory, and runs that were killed at the worst moments: all of
+them can be finished."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return hindsight.train(BITS, run_dir=tmp_path_factory.mktemp("runs") / "run", **QUICK)
 
 
-# --------------------------------------------------------------------------------------------------------------- locks
+# ------------------------------------------------------------------------------------------- locks
 
 HOLD = "import sys, pathlib, hindsight.saving.lock as lock; held = lock.RunLock(pathlib.Path(sys.argv[1])); "
 
@@ -63,8 +64,11 @@ def test_the_lock_is_one_processes(tmp_path: Path) -> None:
     assert not is_held(tmp_path)
 
 
-def test_the_checkpoint_is_chosen_after_the_lock(whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process finishes the run while this one is about to resume it: its last checkpoint stays."""
+def test_the_checkpoint_is_chosen_after_the_lock(
+    whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process finishes the run while this one is about to resume it: its last checkpoint
+    stays."""
     run = tmp_path / "run"
     hindsight.train(BITS, run_dir=run, callbacks=[lambda p: p.cycle == 2], **QUICK)
     inner = RunLock.__init__
@@ -81,7 +85,9 @@ def test_the_checkpoint_is_chosen_after_the_lock(whole: Run, tmp_path: Path, mon
     assert fingerprint(Run.open(run)) == fingerprint(whole)
 
 
-def test_a_directory_that_is_moved_while_it_is_trained(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_is_moved_while_it_is_trained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """And another run in its place: the two are not mixed."""
     first, second = tmp_path / "run", tmp_path / "other"
     hindsight.train(LineEnv, run_dir=second, seed=7, callbacks=[lambda p: p.cycle == 2], **QUICK)
@@ -123,7 +129,7 @@ def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
         RunLock(tmp_path)
 
 
-# ---------------------------------------------------------------------------------------------------------- stuck runs
+# -------------------------------------------------------------------------------------- stuck runs
 
 
 def begin(path: Path) -> None:
@@ -171,18 +177,47 @@ def test_killed_between_the_last_checkpoint_and_the_summary(whole: Run, tmp_path
 
 
 def test_a_sweep_finishes_what_was_killed(tmp_path: Path) -> None:
-    command = ["sweep", BITS, "--seeds", "0", "1", "--dir", str(tmp_path), "--no-video", "--jobs", "2", "--steps", "60"]
-    command += ["--eval-episodes", "2", "--batch-size", "16", "--agent.net_arch", "8", "--episodes-per-cycle", "2"]
-    assert subprocess.run([sys.executable, "-m", "hindsight.cli", *command], check=False).returncode == 0
+    command = [
+        "sweep",
+        BITS,
+        "--seeds",
+        "0",
+        "1",
+        "--dir",
+        str(tmp_path),
+        "--no-video",
+        "--jobs",
+        "2",
+        "--steps",
+        "60",
+    ]
+    command += [
+        "--eval-episodes",
+        "2",
+        "--batch-size",
+        "16",
+        "--agent.net_arch",
+        "8",
+        "--episodes-per-cycle",
+        "2",
+    ]
+    assert (
+        subprocess.run([sys.executable, "-m", "hindsight.cli", *command], check=False).returncode
+        == 0
+    )
     runs = sorted((tmp_path / "runs").iterdir())
     (runs[0] / "summary.json").unlink()
     shutil.rmtree(runs[1] / "checkpoints")
     (runs[1] / "summary.json").unlink()
-    assert subprocess.run([sys.executable, "-m", "hindsight.cli", *command], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-m", "hindsight.cli", *command], check=False).returncode
+        == 0
+    )
     assert [Run.open(path).summary["status"] for path in runs] == ["finished"] * 2
 
 
-# A process that has imported everything, and forks a training for every kill: JAX has no threads yet.
+# A process that has imported everything, and forks a training for every kill: JAX has no threads
+# yet.
 KILLS = """
 import json, os, random, signal, sys, time, warnings
 from pathlib import Path
@@ -231,7 +266,8 @@ print(done)
 
 @pytest.mark.parametrize("kills", [6, pytest.param(500, marks=pytest.mark.slow)])
 def test_kills_at_any_moment_leave_no_run_stuck(kills: int, tmp_path: Path) -> None:
-    """From the first import-free moment of a training to its last: each is finished in the end, with the same bytes."""
+    """From the first import-free moment of a training to its last: each is finished in the end,
+    with the same bytes."""
     settings = json.dumps(QUICK | {"steps": 300})
     command = [sys.executable, "-c", KILLS, str(tmp_path), str(kills), settings]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
-"""What strangers wrote is shown, never obeyed; and one bad run does not take a whole report with it."""
+"""What strangers wrote is shown, never obeyed; and one bad run does not take a whole report with
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ ESCAPE = "\x1b]0;owned\x07\x1b[2J"
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    settings: dict[str, Any] = {"steps": 60, "episodes_per_cycle": 2, "batch_size": 16, "eval_episodes": 2}
+    settings: dict[str, Any] = {
+        "steps": 60,
+        "episodes_per_cycle": 2,
+        "batch_size": 16,
+        "eval_episodes": 2,
+    }
     settings |= {"eval_every": 1, "agent.net_arch": (8,), "quiet": True}
     hindsight.train("hindsight/BitFlip-v0", run_dir=path, **settings)
     return path
@@ -58,7 +64,11 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str]
 @pytest.mark.parametrize("value", [None, 3, [], "x", {"cpu": None}])
 @pytest.mark.parametrize("key", ["machine", "versions"])
 def test_one_strange_summary_does_not_kill_a_report(
-    key: str, value: Any, runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    key: str,
+    value: Any,
+    runs: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     spoil_summary(runs[1], **{key: value})
     code, _ = call(capsys, "report", *runs, "-o", tmp_path / "page.html", "--no-video")
@@ -83,7 +93,10 @@ def test_terminals_are_not_written_to(
     spoil: Any, runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spoil(runs[1])
-    for command in (["compare", *runs], ["report", *runs, "-o", tmp_path / "page.html", "--no-video"]):
+    for command in (
+        ["compare", *runs],
+        ["report", *runs, "-o", tmp_path / "page.html", "--no-video"],
+    ):
         code, text = call(capsys, *command)
         assert code == 1  # the bad one is skipped
         assert "\x1b" not in text
@@ -99,7 +112,11 @@ def test_names_of_directories_are_shown_too(
     path = tmp_path / ESCAPE
     runs[1].rename(path)
     change(path, gradient_steps=3)
-    for command in (["compare", runs[0], path], ["compare", runs[0], tmp_path / f"none{ESCAPE}"], ["verify", path]):
+    for command in (
+        ["compare", runs[0], path],
+        ["compare", runs[0], tmp_path / f"none{ESCAPE}"],
+        ["verify", path],
+    ):
         _, text = call(capsys, *command)
         assert "\x1b" not in text
 

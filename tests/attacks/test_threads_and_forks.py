@@ -33,7 +33,11 @@ def test_two_at_once_in_threads_are_as_each_alone(env: Any, tmp_path: Path) -> N
     before = (sys.stdout, sys.stderr, threading.active_count())
 
     def train(seed: int, where: str) -> dict[str, str]:
-        return fingerprint(hindsight.train(env, seed=seed, run_dir=tmp_path / f"{where}{seed}", quiet=True, **QUICK))
+        return fingerprint(
+            hindsight.train(
+                env, seed=seed, run_dir=tmp_path / f"{where}{seed}", quiet=True, **QUICK
+            )
+        )
 
     alone = [train(seed, "alone") for seed in (0, 1)]
     with ThreadPoolExecutor(2) as pool:
@@ -56,7 +60,8 @@ assert sys.stdout is out and sys.stderr is err, (sys.stdout, sys.stderr)
 
 
 def test_threads_leave_stderr_as_it_was(tmp_path: Path) -> None:
-    """With a terminal, where bars are shown, and the first import of Gymnasium-Robotics, which is noisy."""
+    """With a terminal, where bars are shown, and the first import of Gymnasium-Robotics, which
+    is noisy."""
     env = os.environ | {"FORCE_COLOR": "1", "TERM": "xterm"}
     command = [sys.executable, "-c", IN_THREADS, str(tmp_path)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
-"""Worker processes: their envs are closed, none survives its parent, and late answers confuse nobody."""
+"""Worker processes: their envs are closed, none survives its parent, and late answers confuse
+nobody."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def test_envs_are_closed(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-# Env, and a process that it has started, each leave their number in a file; the fifth step never ends.
+# Env, and a process that it has started, each leave their number in a file; the fifth step never
+# ends.
 HANGING = """
 import os, subprocess, sys, time
 from pathlib import Path
@@ -100,12 +102,20 @@ def alive(number: str) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("how", "timeout", "within"),
-    [("not", 60.0, 10), ("sleeps", 600.0, 15), pytest.param("holds the GIL", 5.0, 40, marks=pytest.mark.slow)],
+    [
+        ("not", 60.0, 10),
+        ("sleeps", 600.0, 15),
+        pytest.param("holds the GIL", 5.0, 40, marks=pytest.mark.slow),
+    ],
 )
-def test_no_worker_survives_its_parent(how: str, timeout: float, within: float, tmp_path: Path) -> None:
+def test_no_worker_survives_its_parent(
+    how: str, timeout: float, within: float, tmp_path: Path
+) -> None:
     tests = Path(__file__).parents[1]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
-    parent = subprocess.Popen([sys.executable, "-c", HANGING, str(tmp_path), how, str(timeout)], env=env)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HANGING, str(tmp_path), how, str(timeout)], env=env
+    )
     while not (tmp_path / "hangs").exists():
         time.sleep(0.05)
         assert parent.poll() is None
@@ -162,7 +172,10 @@ class Counting(LineEnv):
         return super().reset(**options)
 
     def export_state(self) -> dict[str, Any]:
-        return {"count": self.count, "deep": {"flag": np.bool_(True), "list": (np.float32(0.5), [np.int8(3)])}}
+        return {
+            "count": self.count,
+            "deep": {"flag": np.bool_(True), "list": (np.float32(0.5), [np.int8(3)])},
+        }
 
     def restore_state(self, state: dict[str, Any]) -> None:
         assert state["deep"] == {"flag": True, "list": [0.5, [3]]}
@@ -172,7 +185,9 @@ class Counting(LineEnv):
 @pytest.mark.parametrize("simulator", ["inline", "processes"])
 def test_numbers_of_numpy_are_saved(simulator: str, tmp_path: Path) -> None:
     settings = QUICK | {"simulator": simulator}
-    run = hindsight.train(Counting, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 2], **settings)
+    run = hindsight.train(
+        Counting, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 2], **settings
+    )
     state = run.checkpoints.newest()[0].load()["envs"]
     assert state["env_0"]["count"] >= 2
     assert hindsight.resume(run.path, env=Counting, quiet=True).summary["status"] == "finished"

@@ -32,7 +32,9 @@ def test_processes_give_the_same_episodes_as_one_process() -> None:
     spec = inspect(make_env(), "FetchReach-v4")
 
     def act(observation: Floats, goal: Floats) -> Array:
-        return np.concatenate([5 * (goal - observation[:, :3]), observation[:, :1]], axis=1).clip(-1, 1)
+        return np.concatenate([5 * (goal - observation[:, :3]), observation[:, :1]], axis=1).clip(
+            -1, 1
+        )
 
     seeds = episode_seeds(0, 0, 0, 5)
     collected = []
@@ -45,7 +47,9 @@ def test_processes_give_the_same_episodes_as_one_process() -> None:
 
 def test_episodes_end_where_the_env_ends_them() -> None:
     spec = inspect(LineEnv())
-    episodes = Collector(LocalEnvs(LineEnv, 4, spec.horizon), spec).collect(wander, episode_seeds(1, 0, 0, 10))
+    episodes = Collector(LocalEnvs(LineEnv, 4, spec.horizon), spec).collect(
+        wander, episode_seeds(1, 0, 0, 10)
+    )
     assert len(episodes) == 10
     assert len(set(episodes.length)) > 1
     for i, length in enumerate(episodes.length):

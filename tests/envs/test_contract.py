@@ -22,7 +22,10 @@ def test_describes_a_third_party_env() -> None:
     assert spec.goal_dtype == np.float64
     assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
     assert spec.goal_terminated is None
-    assert spec.reached(np.array([[1.0], [2.0]]), np.array([[1.2], [3.0]])).tolist() == [True, False]
+    assert spec.reached(np.array([[1.0], [2.0]]), np.array([[1.2], [3.0]])).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_discrete_actions_and_positive_rewards() -> None:
@@ -45,7 +48,9 @@ def test_single_goal_rewards_are_looped_over_with_a_warning() -> None:
 def test_a_single_goal_reward_that_broadcasts_wrongly_is_not_taken_for_vectorised() -> None:
     class Norm(LineEnv):
         def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
-            return 0.0 if np.linalg.norm(achieved - desired) < 0.5 else -1.0  # a batch gives one number
+            return (
+                0.0 if np.linalg.norm(achieved - desired) < 0.5 else -1.0
+            )  # a batch gives one number
 
     with pytest.warns(UserWarning, match="slow"):
         spec = inspect(Norm())
@@ -60,7 +65,10 @@ def test_terminated_is_recomputed_and_a_single_goal_one_is_looped_over() -> None
     with pytest.warns(UserWarning, match="compute_terminated"):
         spec = inspect(Ends())
     assert spec.goal_terminated is not None
-    assert spec.goal_terminated(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [True, False]
+    assert spec.goal_terminated(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_never_terminating_env_returns_one_false_for_any_batch() -> None:
@@ -163,7 +171,9 @@ def test_factory_of_an_object_a_function_and_an_id() -> None:
 def test_robots_keep_the_contract(env_id: str) -> None:
     spec = inspect(make(env_id), env_id)
     assert spec.goal_terminated is not None
-    assert not spec.goal_terminated(np.zeros((2, *spec.goal.shape)), np.zeros((2, *spec.goal.shape))).any()
+    assert not spec.goal_terminated(
+        np.zeros((2, *spec.goal.shape)), np.zeros((2, *spec.goal.shape))
+    ).any()
     assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
     assert spec.horizon in (50, 100)
 
@@ -179,7 +189,8 @@ def pen_pairs() -> tuple[Any, Any]:
 
 
 def test_a_reward_that_is_wrong_for_batches_only_near_the_goal_is_looped_over() -> None:
-    """Gymnasium-Robotics' HandManipulatePen overwrites `euler[2]`: of a batch, that is the third row."""
+    """Gymnasium-Robotics' HandManipulatePen overwrites `euler[2]`: of a batch, that is the third
+    row."""
     make("HandManipulatePen-v1").close()
     env = gym.make("HandManipulatePen-v1")
     with pytest.warns(UserWarning, match="slow"):
@@ -218,7 +229,9 @@ def test_rewards_that_take_batches_only() -> None:
         def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
             return -(np.linalg.norm(achieved - desired, axis=1) > 0.5).astype(np.float32)
 
-    assert inspect(BatchOnly()).goal_reward(np.zeros((2, 1)), np.array([[0.0], [3.0]])).tolist() == [0.0, -1.0]
+    assert inspect(BatchOnly()).goal_reward(
+        np.zeros((2, 1)), np.array([[0.0], [3.0]])
+    ).tolist() == [0.0, -1.0]
 
 
 def test_a_reward_that_needs_info_is_refused() -> None:
@@ -247,7 +260,11 @@ def test_moving_goals_and_failing_envs_are_refused() -> None:
         def _observe(self) -> dict[str, Any]:
             return {"observation": self.x, "achieved_goal": self.x}
 
-    for env, message in ((Moving, "changes within"), (Failing, "ZeroDivisionError: no floor"), (Missing, "lacks")):
+    for env, message in (
+        (Moving, "changes within"),
+        (Failing, "ZeroDivisionError: no floor"),
+        (Missing, "lacks"),
+    ):
         with pytest.raises(HindsightError, match=message):
             inspect(env())
 
@@ -257,7 +274,9 @@ def test_discrete_goals_as_python_ints() -> None:
         def __init__(self) -> None:
             super().__init__(discrete=True)
             cell = gym.spaces.Discrete(21)
-            self.observation_space = gym.spaces.Dict({"observation": cell, "achieved_goal": cell, "desired_goal": cell})
+            self.observation_space = gym.spaces.Dict(
+                {"observation": cell, "achieved_goal": cell, "desired_goal": cell}
+            )
 
         def _observe(self) -> dict[str, Any]:
             here, there = round(float(self.x[0])) + 10, round(float(self.goal[0])) + 10
@@ -277,7 +296,9 @@ def test_discrete_goals_as_python_ints() -> None:
 
     spec = inspect(Cells())
     assert (spec.observation.dim, spec.goal.dim, spec.goal_dtype.kind) == (21, 21, "i")
-    episodes = Collector(LocalEnvs(Cells, 2, 12), spec).collect(lambda o, g: np.zeros(len(o), np.int64), [1, 2])
+    episodes = Collector(LocalEnvs(Cells, 2, 12), spec).collect(
+        lambda o, g: np.zeros(len(o), np.int64), [1, 2]
+    )
     assert episodes.observation.shape == (2, 13, 21)
     assert episodes.achieved_goal.shape == (2, 13)
 

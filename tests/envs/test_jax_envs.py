@@ -24,7 +24,9 @@ def test_which_envs_have_a_twin() -> None:
     assert in_jax(gym.make("hindsight/BitFlip-v0", bits=5)) == JaxBitFlip(5)
     assert isinstance(in_jax(gym.make("hindsight/FourRooms-v0")), JaxRooms)
     assert in_jax(LineEnv()) is None
-    assert in_jax(gym.wrappers.TransformReward(gym.make("hindsight/BitFlip-v0"), lambda r: r)) is None
+    assert (
+        in_jax(gym.wrappers.TransformReward(gym.make("hindsight/BitFlip-v0"), lambda r: r)) is None
+    )
 
 
 def test_bit_flip_flips_one_bit_and_starts_alike() -> None:
@@ -32,7 +34,9 @@ def test_bit_flip_flips_one_bit_and_starts_alike() -> None:
     position, goal = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 400))
     assert not np.asarray(position).any()
     assert abs(np.asarray(goal).mean() - 0.5) < 0.03
-    np.testing.assert_array_equal(env.step(goal[0], 3, None), np.where(np.arange(5) == 3, 1 - goal[0], goal[0]))
+    np.testing.assert_array_equal(
+        env.step(goal[0], 3, None), np.where(np.arange(5) == 3, 1 - goal[0], goal[0])
+    )
     start, _ = jax.vmap(JaxBitFlip(5, True).reset)(jax.random.split(jax.random.key(0), 400))
     assert abs(np.asarray(start).mean() - 0.5) < 0.03
 
@@ -47,7 +51,9 @@ def test_rooms_move_alike(layout: str) -> None:
     keys = jax.random.split(jax.random.key(0), len(moves))
     np.testing.assert_array_equal(jax.jit(jax.vmap(twin.step))(cells, actions, keys), expected)
     start, goal = jax.jit(jax.vmap(twin.reset))(jax.random.split(jax.random.key(1), 4000))
-    assert {tuple(x) for x in np.asarray(start)} == {tuple(x) for x in env.starts.astype(np.float32)}
+    assert {tuple(x) for x in np.asarray(start)} == {
+        tuple(x) for x in env.starts.astype(np.float32)
+    }
     assert {tuple(x) for x in np.asarray(goal)} == {tuple(x) for x in env.goals.astype(np.float32)}
 
 
@@ -59,7 +65,9 @@ def test_slips_are_as_frequent() -> None:
     assert (after == [6, 5]).all(axis=1).mean() == pytest.approx(0.05, abs=0.02)
 
 
-@pytest.mark.parametrize(("env_id", "slip"), [("hindsight/BitFlip-v0", 0), ("hindsight/EmptyRoom-v0", 0)])
+@pytest.mark.parametrize(
+    ("env_id", "slip"), [("hindsight/BitFlip-v0", 0), ("hindsight/EmptyRoom-v0", 0)]
+)
 def test_episodes_and_relabelled_batches_agree_with_gymnasium(env_id: str, slip: int) -> None:
     gym_env: Any = gym.make(env_id)
     spec = inspect(gym_env, env_id)
@@ -105,7 +113,9 @@ def test_episodes_and_relabelled_batches_agree_with_gymnasium(env_id: str, slip:
         assert np.asarray(in_jax_batch.asked).sum() == pursued * len(episodes)
         for name, ours, theirs in zip(in_numpy._fields, in_numpy, in_jax_batch, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
-    for name, ours, theirs in zip(in_numpy._fields, own_goals(episodes, spec, True), as_pursued(played), strict=True):
+    for name, ours, theirs in zip(
+        in_numpy._fields, own_goals(episodes, spec, True), as_pursued(played), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
 

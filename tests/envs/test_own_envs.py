@@ -31,7 +31,9 @@ def test_contract_to_the_letter(env_id: str) -> None:
         observation, info = env.reset(seed=seed)
         terminated = truncated = False
         while not (terminated or truncated):
-            observation, reward, terminated, truncated, info = env.step(int(rng.integers(env.action_space.n)))  # type: ignore[attr-defined]
+            observation, reward, terminated, truncated, info = env.step(
+                int(rng.integers(env.action_space.n))
+            )  # type: ignore[attr-defined]
             assert observation in env.observation_space
             achieved, desired = observation["achieved_goal"], observation["desired_goal"]
             unwrapped: Any = env.unwrapped
@@ -44,7 +46,10 @@ def test_contract_to_the_letter(env_id: str) -> None:
 def test_rewards_are_vectorised_and_equal_the_single_ones(env_id: str) -> None:
     env: Any = gym.make(env_id).unwrapped
     rng = np.random.default_rng(0)
-    a, d = (np.stack([env.observation_space["achieved_goal"].sample() for _ in range(50)]).round() for _ in range(2))
+    a, d = (
+        np.stack([env.observation_space["achieved_goal"].sample() for _ in range(50)]).round()
+        for _ in range(2)
+    )
     d[::3] = a[::3]
     rewards = env.compute_reward(a, d, {})
     assert rewards.shape == (50,)
@@ -78,24 +83,31 @@ def test_bit_flip_a_goal_equal_to_the_start_must_be_reached_again() -> None:
 def best_mean_return(env: RoomsEnv, horizon: int) -> float:
     """By dynamic programming: the best mean of (number of states) - (actions until the goal)."""
     number = {tuple(cell): i for i, cell in enumerate(env.cells)}
-    after = np.array([[number[tuple(env.after(cell, move))] for move in range(4)] for cell in env.cells])
+    after = np.array(
+        [[number[tuple(env.after(cell, move))] for move in range(4)] for cell in env.cells]
+    )
     at_goal = np.eye(len(env.cells), dtype=bool)
     value = np.zeros(at_goal.shape)  # [cell, goal]
     for actions in range(horizon, 0, -1):
         outcome = np.where(at_goal, horizon + 1 - actions, value)[after]
-        value = ((1 - env.slip) * outcome + env.slip * outcome.mean(axis=1, keepdims=True)).max(axis=1)
+        value = ((1 - env.slip) * outcome + env.slip * outcome.mean(axis=1, keepdims=True)).max(
+            axis=1
+        )
     starts = [number[tuple(cell)] for cell in env.starts]
     goals = [number[tuple(cell)] for cell in env.goals]
     return float(value[np.ix_(starts, goals)].mean())
 
 
 @pytest.mark.parametrize(
-    ("env_id", "cells", "best"), [("hindsight/EmptyRoom-v0", 121, 21.92), ("hindsight/FourRooms-v0", 104, 18.84)]
+    ("env_id", "cells", "best"),
+    [("hindsight/EmptyRoom-v0", 121, 21.92), ("hindsight/FourRooms-v0", 104, 18.84)],
 )
 def test_rooms_have_the_published_optimum(env_id: str, cells: int, best: float) -> None:
     env: Any = gym.make(env_id)
     assert len(env.unwrapped.cells) == cells
-    assert best_mean_return(env.unwrapped, env.spec.max_episode_steps) == pytest.approx(best, abs=0.005)
+    assert best_mean_return(env.unwrapped, env.spec.max_episode_steps) == pytest.approx(
+        best, abs=0.005
+    )
 
 
 def test_walls_stop_and_slips_happen() -> None:
@@ -110,7 +122,9 @@ def test_walls_stop_and_slips_happen() -> None:
     assert max(rows) > 0
 
 
-@pytest.mark.parametrize("make", [lambda: BitFlipEnv(0), lambda: RoomsEnv("round"), lambda: RoomsEnv(slip=2)])
+@pytest.mark.parametrize(
+    "make", [lambda: BitFlipEnv(0), lambda: RoomsEnv("round"), lambda: RoomsEnv(slip=2)]
+)
 def test_bad_arguments(make: Any) -> None:
     with pytest.raises(HindsightError):
         make()

@@ -130,7 +130,8 @@ def test_random_actions_seldom_touch_the_disc_and_hardly_ever_succeed() -> None:
 
 def test_the_expert_always_succeeds_in_about_14_steps() -> None:
     now, goal = starts(4000)
-    # No policy is faster than straight to the disc and straight on, at full speed in both directions.
+    # No policy is faster than straight to the disc and straight on, at full speed in both
+    # directions.
     to_disc = np.hypot(*(now[:, 2:] - now[:, :2]).T) - TASK.reach
     to_goal = np.hypot(*(goal - now[:, 2:]).T) - TASK.threshold
     fastest = np.ceil((to_disc + to_goal) / (np.sqrt(2) * TASK.speed) - 1e-3)

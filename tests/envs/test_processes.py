@@ -1,4 +1,5 @@
-"""Envs in worker processes that raise, hang or die: restarted, their episodes dropped and counted."""
+"""Envs in worker processes that raise, hang or die: restarted, their episodes dropped and
+counted."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def still(observation: Floats, goal: Floats) -> Array:
     return np.zeros((len(observation), 1), np.float32)
 
 
-TOLD = {"raises": "the arm fell off", "dies": "exit code -9", "hangs": "has not answered for 6 seconds"}
+TOLD = {
+    "raises": "the arm fell off",
+    "dies": "exit code -9",
+    "hangs": "has not answered for 6 seconds",
+}
 
 
 @pytest.mark.parametrize(("troubles", "timeout"), [(("raises", "dies"), 60.0), (("hangs",), 6.0)])
@@ -96,9 +101,12 @@ class NoStart(LineEnv):
 
 
 @pytest.mark.parametrize(
-    ("env", "told", "times"), [(Failing, "fell off", 2), (NoReset, "no floor", 1), (NoStart, "no arm", 1)]
+    ("env", "told", "times"),
+    [(Failing, "fell off", 2), (NoReset, "no floor", 1), (NoStart, "no arm", 1)],
 )
-def test_envs_that_always_fail_end_it(env: Any, told: str, times: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_envs_that_always_fail_end_it(
+    env: Any, told: str, times: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     def play() -> None:
         envs = WorkerEnvs(env, 1, 12, 1, max_failures=times)
         try:
@@ -141,8 +149,19 @@ def test_a_training_counts_what_is_dropped_and_saves_itself_when_envs_keep_faili
         if progress.cycle == 4:
             always.touch()
 
-    settings: dict[str, Any] = {"num_envs": 2, "workers": 2, "simulator": "processes", "episodes_per_cycle": 4}
-    settings |= {"env_failures": 3, "gradient_steps": 2, "batch_size": 16, "eval_every": 100, "agent.net_arch": (8,)}
+    settings: dict[str, Any] = {
+        "num_envs": 2,
+        "workers": 2,
+        "simulator": "processes",
+        "episodes_per_cycle": 4,
+    }
+    settings |= {
+        "env_failures": 3,
+        "gradient_steps": 2,
+        "batch_size": 16,
+        "eval_every": 100,
+        "agent.net_arch": (8,),
+    }
     with pytest.raises(HindsightError, match="failed 3 times in a row"):
         hindsight.train(
             lambda: Sometimes(str(flag)),

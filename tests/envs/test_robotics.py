@@ -20,21 +20,36 @@ from hindsight.envs.vector import RobotVectorEnv
 from hindsight.errors import HindsightError
 from hindsight.types import Array, Floats
 
-FETCH = [f"Fetch{task}{dense}-v4" for task in ("Reach", "Push", "Slide", "PickAndPlace") for dense in ("", "Dense")]
+FETCH = [
+    f"Fetch{task}{dense}-v4"
+    for task in ("Reach", "Push", "Slide", "PickAndPlace")
+    for dense in ("", "Dense")
+]
 BLOCK = ["", "RotateZ", "RotateParallel", "RotateXYZ", "Full"]
 HAND = [
     "HandReach-v3",
     "HandReachDense-v3",
     *(f"HandManipulateBlock{kind}-v1" for kind in BLOCK),
-    *(f"HandManipulate{thing}{kind}-v1" for thing in ("Egg", "Pen") for kind in ("", "Rotate", "Full")),
+    *(
+        f"HandManipulate{thing}{kind}-v1"
+        for thing in ("Egg", "Pen")
+        for kind in ("", "Rotate", "Full")
+    ),
     "HandManipulateBlockDense-v1",
     "HandManipulatePenRotateDense-v1",
 ]
-FAST = ["FetchPush-v4", "FetchPickAndPlace-v4", "FetchReachDense-v4", "HandReach-v3", "HandManipulatePen-v1"]
+FAST = [
+    "FetchPush-v4",
+    "FetchPickAndPlace-v4",
+    "FetchReachDense-v4",
+    "HandReach-v3",
+    "HandManipulatePen-v1",
+]
 
 
 def same_as_gymnasium_robotics(env_id: str, episodes: int, num_envs: int = 2) -> None:
-    """Random actions (beyond the limits, too) in the fast envs and in as many of Gymnasium-Robotics."""
+    """Random actions (beyond the limits, too) in the fast envs and in as many of
+    Gymnasium-Robotics."""
     fast = hindsight.envs.make_vec(env_id, num_envs=num_envs, autoreset_mode=AutoresetMode.DISABLED)
     slow = [make(env_id) for _ in range(num_envs)]
     rng = np.random.default_rng(0)
@@ -45,7 +60,9 @@ def same_as_gymnasium_robotics(env_id: str, episodes: int, num_envs: int = 2) ->
         truncated = np.zeros(num_envs, np.bool_)
         while not truncated.any():
             for key, value in shown.items():
-                np.testing.assert_array_equal(value, np.stack([e[key] for e in expected]), strict=True)
+                np.testing.assert_array_equal(
+                    value, np.stack([e[key] for e in expected]), strict=True
+                )
             actions = rng.uniform(-1.2, 1.2, fast.action_space.shape).astype(np.float32)  # type: ignore[arg-type]
             shown, reward, terminated, truncated, info = fast.step(actions)
             results = [env.step(action) for env, action in zip(slow, actions, strict=True)]
@@ -72,7 +89,9 @@ def test_every_id_is_there() -> None:
     assert set(FETCH + HAND) <= set(gym.registry)
     for env_id in ("HandManipulateBlock_ContinuousTouchSensors-v1", "hindsight/BitFlip-v0"):
         assert robot(make(env_id)) is None
-    assert robot(gym.wrappers.TransformReward(make("FetchReach-v4"), float)) is None, "a wrapper must not be bypassed"
+    assert robot(gym.wrappers.TransformReward(make("FetchReach-v4"), float)) is None, (
+        "a wrapper must not be bypassed"
+    )
     assert isinstance(hindsight.envs.make_vec("HandReach-v3"), RobotVectorEnv)
     assert not isinstance(hindsight.envs.make_vec("hindsight/BitFlip-v0"), RobotVectorEnv)
     with pytest.raises(HindsightError, match="no fast simulation"):
@@ -91,11 +110,21 @@ def test_the_collector_gets_the_same_episodes_whatever_the_threads_do(threads: i
     envs = make_batch(lambda: make("FetchReach-v4"), spec, 4, "threads", threads)
     assert isinstance(envs, ThreadedEnvs)
     fast = Collector(envs, spec).collect(reach, seeds)
-    for name in ("observation", "achieved_goal", "desired_goal", "action", "reward", "success", "length"):
+    for name in (
+        "observation",
+        "achieved_goal",
+        "desired_goal",
+        "action",
+        "reward",
+        "success",
+        "length",
+    ):
         np.testing.assert_array_equal(getattr(fast, name), getattr(slow, name))
 
 
-@pytest.mark.parametrize("env_id", ["FetchPickAndPlace-v4", "FetchPush-v4", "HandManipulateBlock-v1"])
+@pytest.mark.parametrize(
+    "env_id", ["FetchPickAndPlace-v4", "FetchPush-v4", "HandManipulateBlock-v1"]
+)
 def test_exported_state_goes_on_exactly_in_another_process_of_the_same_kind(env_id: str) -> None:
     env, other = (hindsight.envs.make_vec(env_id, num_envs=2) for _ in range(2))
     rng = np.random.default_rng(0)
@@ -130,7 +159,9 @@ def test_autoreset_modes() -> None:
     assert reward.tolist() == [0, 0]
     assert not truncated.any()
 
-    env = hindsight.envs.make_vec("FetchReach-v4", num_envs=2, autoreset_mode=AutoresetMode.SAME_STEP)
+    env = hindsight.envs.make_vec(
+        "FetchReach-v4", num_envs=2, autoreset_mode=AutoresetMode.SAME_STEP
+    )
     env.reset(seed=3)
     for _ in range(50):
         new, _, _, truncated, info = env.step(zeros)
@@ -138,7 +169,9 @@ def test_autoreset_modes() -> None:
     np.testing.assert_array_equal(info["final_obs"]["observation"], shown["observation"])
     assert (new["desired_goal"] != info["final_obs"]["desired_goal"]).any()
 
-    env = hindsight.envs.make_vec("FetchReach-v4", num_envs=2, autoreset_mode=AutoresetMode.DISABLED)
+    env = hindsight.envs.make_vec(
+        "FetchReach-v4", num_envs=2, autoreset_mode=AutoresetMode.DISABLED
+    )
     env.reset(seed=3)
     for _ in range(50):
         env.step(zeros)
@@ -161,7 +194,9 @@ def broken(simulations: Simulations) -> None:
     simulations.physics.qvel[1, 0] = 1e11  # MuJoCo finds this bad, warns and resets
 
 
-def test_a_diverged_simulation_is_reset_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_simulation_is_reset_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # MuJoCo logs its warnings there
     env: Any = hindsight.envs.make_vec("FetchPush-v4", num_envs=3)
     env.reset(seed=0)
@@ -177,7 +212,9 @@ def test_a_diverged_simulation_is_reset_and_counted(tmp_path: Path, monkeypatch:
         assert "diverged" not in info
 
 
-def test_a_diverged_episode_never_leaves_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_episode_never_leaves_the_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     spec = inspect(make("FetchReach-v4"), "FetchReach-v4")
     envs = ThreadedEnvs(make("FetchReach-v4"), 3, 50, 2)
@@ -214,4 +251,9 @@ def test_bad_arguments() -> None:
     with pytest.raises(HindsightError, match="2 seeds for 3"):
         hindsight.envs.make_vec("FetchReach-v4", num_envs=3).reset(seed=[1, 2])
     with pytest.raises(HindsightError, match="only Fetch and Hand"):
-        make_batch(lambda: make("hindsight/BitFlip-v0"), inspect(make("hindsight/BitFlip-v0")), 2, "threads")
+        make_batch(
+            lambda: make("hindsight/BitFlip-v0"),
+            inspect(make("hindsight/BitFlip-v0")),
+            2,
+            "threads",
+        )

@@ -43,7 +43,10 @@ def test_exponents_follow_the_sampling_and_the_settings(sampling: Any, alpha: fl
         assert batch.fresh.draws.shape == (3, 10)
         assert batch.fresh.alpha.tolist() == pytest.approx([expected] * 3)
         assert batch.fresh.epsilon.tolist() == pytest.approx([epsilon] * 3)
-    assert filled(replace(priority, fresh=1)).sample(3, 10, 0.0, np.random.default_rng(0)).batch.fresh is None
+    assert (
+        filled(replace(priority, fresh=1)).sample(3, 10, 0.0, np.random.default_rng(0)).batch.fresh
+        is None
+    )
 
 
 def test_candidates_are_chosen_by_their_fresh_priorities() -> None:

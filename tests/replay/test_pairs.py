@@ -1,4 +1,5 @@
-"""Pairs of a transition and a goal: their numbers are addresses, whatever the lengths and goal numbers."""
+"""Pairs of a transition and a goal: their numbers are addresses, whatever the lengths and goal
+numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +23,22 @@ def test_goal_numbers_by_hand() -> None:
     assert goal_number("late", steps, length, 4).tolist() == [0, 1, 2, 3]
     assert goal_number("early", steps, length, 4).tolist() == [4, 3, 2, 1]
     assert goal_number("early_doubled", steps, length, 5).tolist() == [8, 6, 4, 2]  # 10 (4 - t) / 5
-    assert goal_number("early_doubled", np.arange(50), np.array(50), 4).mean() == 4.0  # k on average
+    assert (
+        goal_number("early_doubled", np.arange(50), np.array(50), 4).mean() == 4.0
+    )  # k on average
 
 
 @settings(deadline=None)
-@given(st.sampled_from(RULES), st.integers(1, 6), st.integers(1, 9), st.floats(0, 9), st.integers(0, 99))
-def test_a_pair_number_is_its_address(rule: Any, slots: int, horizon: int, replay_k: float, seed: int) -> None:
+@given(
+    st.sampled_from(RULES),
+    st.integers(1, 6),
+    st.integers(1, 9),
+    st.floats(0, 9),
+    st.integers(0, 99),
+)
+def test_a_pair_number_is_its_address(
+    rule: Any, slots: int, horizon: int, replay_k: float, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     pairs = Pairs(slots, horizon, rule, replay_k)
     lengths = rng.integers(1, horizon + 1, slots)
@@ -36,7 +47,9 @@ def test_a_pair_number_is_its_address(rule: Any, slots: int, horizon: int, repla
     assert [tuple(x) for x in np.stack(pairs.address(actual), axis=1)] == [
         (s, t, s, DESIRED) for s in range(slots) for t in range(lengths[s])
     ]
-    now = replay_k * rng.random()  # an annealed replay_k never needs more room than its largest value
+    now = (
+        replay_k * rng.random()
+    )  # an annealed replay_k never needs more room than its largest value
     alternate = pairs.alternate_of(all_slots, lengths, now)
     times = rng.integers(0, horizon + 1, len(alternate))
     pairs.set_goals(alternate, times)
@@ -55,7 +68,9 @@ def test_a_pair_number_is_its_address(rule: Any, slots: int, horizon: int, repla
 
 def test_the_other_pairs_of_a_transition() -> None:
     pairs = Pairs(3, 4, "uniform", 2)
-    ids = np.array([1 * 4 + 2, pairs.actual + 1 * 8 + 2 * 2])  # transition (1, 2): actual, and its first alternate
+    ids = np.array(
+        [1 * 4 + 2, pairs.actual + 1 * 8 + 2 * 2]
+    )  # transition (1, 2): actual, and its first alternate
     others, which = pairs.same_transition(ids)
     first, second = pairs.actual + 12, pairs.actual + 13
     assert sorted(others[which == 0]) == [first, second]
@@ -73,7 +88,9 @@ def test_two_queues_keep_the_ratio_and_one_lets_priorities_decide(kind: Any) -> 
     assert (drawn >= 100).sum() == 200
     drawn_one, odds_one = one.sample(250, 4.0, rng)
     assert (drawn_one >= 100).mean() < 0.4  # by size it would be 0.83
-    assert not (np.sort(drawn_one) == drawn_one).all()  # in random order, so that a part of it is fair
+    assert not (
+        np.sort(drawn_one) == drawn_one
+    ).all()  # in random order, so that a part of it is fair
     assert np.mean(1.0 / odds_one) == pytest.approx(1.0, abs=0.35)  # importance is 1 on average
     assert odds.shape == drawn.shape
 

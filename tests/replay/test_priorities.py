@@ -1,4 +1,5 @@
-"""Prioritised replay: what is stored, drawn and pushed, with goals chosen when sampled or stored."""
+"""Prioritised replay: what is stored, drawn and pushed, with goals chosen when sampled or
+stored."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.schedules import Schedule
 from hindsight.types import Floats64, Ints
 
-LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations spell out (episode, time)
+LINE = replace(
+    inspect(LineEnv()), observation=Features((2,))
+)  # observations spell out (episode, time)
 STORED = ReplayConfig(goals_chosen="stored", buffer_size=8 * LINE.horizon)
 
 
@@ -35,15 +38,20 @@ def by_time(batch: Batch) -> TDErrors:
     return TDErrors(batch.observation[:, 1] + 1.0, np.zeros(len(batch.reward)))
 
 
-def add(replay: HindsightReplay, episodes: Episodes, evaluate: Any, rng: np.random.Generator) -> Ints:
-    """Store episodes, and push their pairs by TD errors, if they count; or by the largest priority."""
+def add(
+    replay: HindsightReplay, episodes: Episodes, evaluate: Any, rng: np.random.Generator
+) -> Ints:
+    """Store episodes, and push their pairs by TD errors, if they count; or by the largest
+    priority."""
     pairs = replay.store(episodes, 0.0, rng)
     known = evaluate is not None and replay.prioritised
     replay.push(pairs, evaluate(replay.read(pairs)) if known else None)
     return pairs
 
 
-def filled(config: ReplayConfig, priority: PriorityConfig, additions: int = 3, seed: int = 0) -> HindsightReplay:
+def filled(
+    config: ReplayConfig, priority: PriorityConfig, additions: int = 3, seed: int = 0
+) -> HindsightReplay:
     rng = np.random.default_rng(seed)
     replay = make_replay(LINE, config, priority)
     for i in range(additions):
@@ -63,7 +71,14 @@ def filled(config: ReplayConfig, priority: PriorityConfig, additions: int = 3, s
     st.integers(1, 9),
 )
 def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
-    seed: int, sampling: Any, queues: Any, chosen: Any, numbers: Any, drop: float, fresh: int, slots: int
+    seed: int,
+    sampling: Any,
+    queues: Any,
+    chosen: Any,
+    numbers: Any,
+    drop: float,
+    fresh: int,
+    slots: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     if chosen == "sampled":
@@ -75,7 +90,9 @@ def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
         drop_achieved=Schedule.parse(drop),
     )
     more = {} if sampling == "uniform" else {"shared": 0.3, "hardness": 1.0}
-    priority = PriorityConfig(sampling=sampling, queues=queues, fresh=fresh, actor_batch="uniform", **more)
+    priority = PriorityConfig(
+        sampling=sampling, queues=queues, fresh=fresh, actor_batch="uniform", **more
+    )
     replay = make_replay(LINE, config, priority)
     for i in range(5):
         add(replay, random_episodes(rng, 4, LINE.horizon, LINE, mark=4 * i), by_time, rng)
@@ -88,7 +105,8 @@ def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
         assert (stored | (at.goal_time == -1)).all()  # future, or desired
         goal = store.goal(at.goal_slot.ravel(), at.goal_time.ravel())
         np.testing.assert_array_equal(
-            batch.reward.ravel(), LINE.goal_reward(store.achieved_goal[at.slot, at.step + 1].reshape(goal.shape), goal)
+            batch.reward.ravel(),
+            LINE.goal_reward(store.achieved_goal[at.slot, at.step + 1].reshape(goal.shape), goal),
         )
         np.testing.assert_array_equal(batch.observation, store.observation[at.slot, at.step])
         if drop == 1.0:
@@ -143,7 +161,9 @@ def test_new_pairs_are_told_and_overwritten_ones_forgotten() -> None:
 
 def test_without_td_errors_new_entries_get_the_largest_priority_in_the_buffer() -> None:
     rng = np.random.default_rng(1)
-    replay = make_replay(LINE, ReplayConfig(buffer_size=4 * LINE.horizon), PriorityConfig(sampling="rank"))
+    replay = make_replay(
+        LINE, ReplayConfig(buffer_size=4 * LINE.horizon), PriorityConfig(sampling="rank")
+    )
     add(replay, random_episodes(rng, 4, LINE.horizon, LINE), constant(50.0), rng)
     add(replay, random_episodes(rng, 3, LINE.horizon, LINE), constant(2.0), rng)
     # The last of the 50s goes.
@@ -207,7 +227,9 @@ def test_moved_power_weighs_episodes_uniformly_and_in_priorities() -> None:
     episodes = random_episodes(rng, 8, LINE.horizon, LINE)
     moved = np.maximum(episodes.distance_moved(), 0.01).astype(np.float64)
     for priority in (PriorityConfig(), PriorityConfig(sampling="proportional", alpha=1.0)):
-        replay = make_replay(LINE, ReplayConfig(buffer_size=8 * LINE.horizon, moved_power=1.0), priority)
+        replay = make_replay(
+            LINE, ReplayConfig(buffer_size=8 * LINE.horizon, moved_power=1.0), priority
+        )
         add(replay, episodes, constant(1.0), rng)
         slots = replay.sample(1, 50_000, 0.0, rng).addresses.slot
         share = np.bincount(slots.ravel(), minlength=8) / 50_000
@@ -249,7 +271,9 @@ def test_a_restored_replay_knows_that_episodes_end(sampling: Any) -> None:
     rng = np.random.default_rng(0)
     replay, other = (make_replay(LINE, STORED, PriorityConfig(sampling=sampling)) for _ in range(2))
     episodes = random_episodes(rng, 4, LINE.horizon, LINE)
-    ended = replace(episodes, terminated=episodes.success)  # it ends where the goal is reached, and has no say in it
+    ended = replace(
+        episodes, terminated=episodes.success
+    )  # it ends where the goal is reached, and has no say in it
     add(replay, ended, constant(1.0), rng)
     other.restore_state(replay.export_state())
     mine, theirs = (r.sample(1, 400, 0.0, np.random.default_rng(1)).batch for r in (replay, other))
@@ -266,7 +290,9 @@ def test_a_restored_replay_knows_that_episodes_end(sampling: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("power", [0.5, 2.0])
-def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(power: float, priority: PriorityConfig) -> None:
+def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(
+    power: float, priority: PriorityConfig
+) -> None:
     """It used to count only where TD errors did."""
     rng = np.random.default_rng(3)
     episodes = random_episodes(rng, 8, LINE.horizon, LINE)
@@ -291,7 +317,9 @@ def test_a_new_pair_gets_at_most_the_largest_priority_there_is(sampling: Any) ->
     replay = make_replay(LINE, config, PriorityConfig(sampling=sampling, initial="largest"))
     assert replay.priorities is not None
     assert replay.pairs is not None
-    for i in range(6):  # each moves farther than those before; from the third on, slots are overwritten
+    for i in range(
+        6
+    ):  # each moves farther than those before; from the third on, slots are overwritten
         episodes = random_episodes(rng, 4, LINE.horizon, LINE)
         episodes = replace(episodes, achieved_goal=episodes.achieved_goal * 2**i)
         new = replay.store(episodes, 0.0, rng)
@@ -309,7 +337,7 @@ def test_a_new_pair_gets_at_most_the_largest_priority_there_is(sampling: Any) ->
             replay.push(sample.pairs, td, sample.sampled_at)
 
 
-# ---------------------------------------------------------------------------------------------------- signals
+# ----------------------------------------------------------------------------------------- signals
 
 
 def test_a_signal_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +359,9 @@ def test_a_signal_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) 
     queues = replay.priorities.queues
     for _ in range(6):  # the last ones in slots that others had before
         new = add(replay, random_episodes(rng, 2, LINE.horizon, LINE), by_time, rng)
-        np.testing.assert_allclose(queues.priority(new), expected(new, np.zeros_like(new)) + 0.5, rtol=1e-6)
+        np.testing.assert_allclose(
+            queues.priority(new), expected(new, np.zeros_like(new)) + 0.5, rtol=1e-6
+        )
     sample = replay.sample(1, 40, 0.0, rng)
     assert sample.pairs is not None
     pairs = np.unique(sample.pairs)
@@ -343,7 +373,9 @@ def test_a_signal_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_signals_know_td_errors_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SIGNALS, "hopeful", lambda known: np.maximum(known.td_error, 0) - known.value)
+    monkeypatch.setitem(
+        SIGNALS, "hopeful", lambda known: np.maximum(known.td_error, 0) - known.value
+    )
     config = PriorityConfig(sampling="rank", signal="hopeful", epsilon=0.0, shared=0.0)
     replay = make_replay(LINE, STORED, config)
     rng = np.random.default_rng(0)

@@ -1,4 +1,5 @@
-"""Priority indexes: exact probabilities, sizes of any kind, and a naive sorted list as the judge."""
+"""Priority indexes: exact probabilities, sizes of any kind, and a naive sorted list as the
+judge."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ INDEXES: list[Any] = [SumTree, RankHeap, RankOrder]
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """Random sets, removals and repeated ids; after each, the index is compared with a dictionary."""
+    """Random sets, removals and repeated ids; after each, the index is compared with a
+    dictionary."""
 
     kind: Any = SumTree
 
@@ -34,7 +36,9 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def set(self, data: st.DataObject) -> None:
         ids = data.draw(st.lists(st.integers(0, self.index.capacity - 1), max_size=12))
-        values = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0, 7.0]), min_size=len(ids), max_size=len(ids)))
+        values = data.draw(
+            st.lists(st.sampled_from([0.5, 1.0, 2.0, 7.0]), min_size=len(ids), max_size=len(ids))
+        )
         self.index.set(np.array(ids, np.int64), np.array(values))
         self.model |= dict(zip(ids, values, strict=True))
 
@@ -88,13 +92,19 @@ class OrderMachine(IndexMachine):
 
 for machine in (IndexMachine, HeapMachine, OrderMachine):
     machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestSumTree, TestRankHeap, TestRankOrder = IndexMachine.TestCase, HeapMachine.TestCase, OrderMachine.TestCase
+TestSumTree, TestRankHeap, TestRankOrder = (
+    IndexMachine.TestCase,
+    HeapMachine.TestCase,
+    OrderMachine.TestCase,
+)
 
 
 @pytest.mark.parametrize("kind", INDEXES)
 @pytest.mark.parametrize("capacity", [1, 7, 64, 1000])
 @pytest.mark.parametrize("stratified", [True, False])
-def test_frequencies_match_the_stated_probabilities(kind: Any, capacity: int, stratified: bool) -> None:
+def test_frequencies_match_the_stated_probabilities(
+    kind: Any, capacity: int, stratified: bool
+) -> None:
     rng = np.random.default_rng(capacity)
     index = kind(capacity, alpha=0.6)
     index.set(np.arange(capacity), rng.exponential(size=capacity))
@@ -137,7 +147,9 @@ def test_exact_order_through_splits_packing_and_returns() -> None:
     priorities = np.zeros(n, np.float32)
     for round_ in range(60):  # always at one end, so that blocks fill, split and are packed anew
         ids = rng.permutation(n)[: n // 3]
-        values = (rng.random(len(ids)) + (round_ if round_ % 2 else -round_ + 100)).astype(np.float32)
+        values = (rng.random(len(ids)) + (round_ if round_ % 2 else -round_ + 100)).astype(
+            np.float32
+        )
         index.set(ids, values)
         priorities[ids] = values
     stored = np.flatnonzero(priorities)

@@ -1,4 +1,5 @@
-"""Hindsight replay is right: over random episodes, lengths, wrap-around of the ring and several envs."""
+"""Hindsight replay is right: over random episodes, lengths, wrap-around of the ring and several
+envs."""
 
 from __future__ import annotations
 
@@ -22,10 +23,14 @@ from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 from hindsight.schedules import Schedule
 
 ALL = Schedule.parse(1e9)
-LINE = replace(inspect(LineEnv()), observation=Features((2,)))  # observations spell out (episode, time)
+LINE = replace(
+    inspect(LineEnv()), observation=Features((2,))
+)  # observations spell out (episode, time)
 
 
-def filled(seed: int, config: ReplayConfig, spec: GoalEnvSpec = LINE) -> tuple[HindsightReplay, dict[int, Any]]:
+def filled(
+    seed: int, config: ReplayConfig, spec: GoalEnvSpec = LINE
+) -> tuple[HindsightReplay, dict[int, Any]]:
     """A replay after several additions, and by episode number what was ever added."""
     rng = np.random.default_rng(seed)
     replay = make_replay(spec, config)
@@ -73,7 +78,9 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
             assert number in alive, "an episode that was overwritten"
             episodes, i = written[number]
             assert step < episodes.length[i], "padding"
-            assert batch.next_observation[u, b].tolist() == [number, step + 1], "a mix of two episodes"
+            assert batch.next_observation[u, b].tolist() == [number, step + 1], (
+                "a mix of two episodes"
+            )
             assert (batch.action[u, b] == episodes.action[i, step]).all()
             goal = replay.storage.goal(at.goal_slot[u, b : b + 1], at.goal_time[u, b : b + 1])
             assert batch.goal[u, b] == LINE.goal(goal)[0]
@@ -93,7 +100,9 @@ def test_every_transition_is_one_that_happened_with_the_reward_of_its_goal(
 
 
 def test_final_is_the_last_achieved_goal() -> None:
-    replay, written = filled(1, ReplayConfig(buffer_size=100 * LINE.horizon, goal_rule="final", replay_k=ALL))
+    replay, written = filled(
+        1, ReplayConfig(buffer_size=100 * LINE.horizon, goal_rule="final", replay_k=ALL)
+    )
     _, at = draw(replay, 1, 40, 0.0, np.random.default_rng(0))
     for slot, time in zip(at.goal_slot[0], at.goal_time[0], strict=True):
         episodes, i = written[int(slot)]
@@ -109,15 +118,21 @@ def test_uniform_over_transitions_of_unequal_episodes() -> None:
     real = np.arange(LINE.horizon) < lengths[:, None]
     assert (counts[~real] == 0).all()
     expected = 200_000 / real.sum()
-    assert ((counts[real] - expected) ** 2 / expected).sum() < real.sum() + 4 * np.sqrt(2 * real.sum())  # chi-square
+    assert ((counts[real] - expected) ** 2 / expected).sum() < real.sum() + 4 * np.sqrt(
+        2 * real.sum()
+    )  # chi-square
 
 
-@pytest.mark.parametrize("env_id", ["FetchPush-v4", "HandReach-v3", "hindsight/FourRooms-v0", "hindsight/BitFlip-v0"])
+@pytest.mark.parametrize(
+    "env_id", ["FetchPush-v4", "HandReach-v3", "hindsight/FourRooms-v0", "hindsight/BitFlip-v0"]
+)
 def test_relabelled_rewards_and_ends_are_the_env_own(env_id: str) -> None:
     env = make(env_id)
     spec = inspect(env, env_id)
     rng = np.random.default_rng(0)
-    replay = make_replay(spec, ReplayConfig(buffer_size=20 * spec.horizon, replace_achieved=Schedule.parse(0.5)))
+    replay = make_replay(
+        spec, ReplayConfig(buffer_size=20 * spec.horizon, replace_achieved=Schedule.parse(0.5))
+    )
     episodes = random_episodes(rng, 12, spec.horizon, spec)
     if spec.goal_dtype.kind in "iu" or "Rooms" in env_id:
         low = episodes.achieved_goal.round().clip(0, 1 if spec.goal_dtype.kind in "iu" else 3)
@@ -137,7 +152,8 @@ def test_relabelled_rewards_and_ends_are_the_env_own(env_id: str) -> None:
 
 
 def episodes_that(spec: GoalEnvSpec, terminated: bool, success: bool) -> Any:
-    """Two episodes of 3 steps at places 0, 1, 2, 3, ended as said in the last step; the desired goal is 9."""
+    """Two episodes of 3 steps at places 0, 1, 2, 3, ended as said in the last step; the desired
+    goal is 9."""
     episodes = random_episodes(np.random.default_rng(0), 2, spec.horizon, spec)
     achieved = np.tile(np.arange(spec.horizon + 1, dtype=np.float64)[None, :, None], (2, 1, 1))
     ends, successes = np.zeros((2, spec.horizon), np.bool_), np.zeros((2, spec.horizon), np.bool_)
@@ -181,7 +197,10 @@ def test_truncation_is_not_termination() -> None:
 
 def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabelling() -> None:
     replay = make_replay(
-        LINE, ReplayConfig(buffer_size=1000, moved_share=0.8, moved_threshold=0.5, replay_k=Schedule.parse(1))
+        LINE,
+        ReplayConfig(
+            buffer_size=1000, moved_share=0.8, moved_threshold=0.5, replay_k=Schedule.parse(1)
+        ),
     )
     still = episodes_that(LINE, terminated=False, success=False)
     replay.store(replace(still, achieved_goal=np.zeros_like(still.achieved_goal)))
@@ -196,9 +215,15 @@ def test_moved_episodes_fill_their_share_exactly_and_independently_of_relabellin
 
 
 def test_achieved_goals_give_way_to_desired_goals_of_other_episodes() -> None:
-    replay = make_replay(LINE, ReplayConfig(buffer_size=1000, replace_achieved=Schedule.parse(1.0), replay_k=ALL))
+    replay = make_replay(
+        LINE, ReplayConfig(buffer_size=1000, replace_achieved=Schedule.parse(1.0), replay_k=ALL)
+    )
     still = episodes_that(LINE, terminated=False, success=False)
-    still = replace(still, achieved_goal=np.zeros_like(still.achieved_goal), desired_goal=np.array([[5.0], [6.0]]))
+    still = replace(
+        still,
+        achieved_goal=np.zeros_like(still.achieved_goal),
+        desired_goal=np.array([[5.0], [6.0]]),
+    )
     replay.store(still)
     batch, at = draw(replay, 1, 200, 0.0, np.random.default_rng(0))
     assert (at.goal_slot[0] == 1 - at.slot[0]).all()
@@ -219,7 +244,9 @@ def test_a_buffer_below_one_episode() -> None:
 
 def test_schedules_follow_progress() -> None:
     config = ReplayConfig(
-        buffer_size=1000, replay_k=Schedule.parse("linear(4, 0)"), replace_achieved=Schedule.parse("step(1, 0, 0.2)")
+        buffer_size=1000,
+        replay_k=Schedule.parse("linear(4, 0)"),
+        replace_achieved=Schedule.parse("step(1, 0, 0.2)"),
     )
     replay = make_replay(LINE, config)
     still = episodes_that(LINE, terminated=False, success=False)
@@ -247,7 +274,8 @@ def test_a_goal_rule_is_one_function_and_one_name(monkeypatch: pytest.MonkeyPatc
 
 
 def test_new_pairs_are_drawn_whatever_td_errors_they_come_with() -> None:
-    """In uniform replay of stored goals, TD errors change nothing: least of all that a pair is there."""
+    """In uniform replay of stored goals, TD errors change nothing: least of all that a pair is
+    there."""
     rng = np.random.default_rng(0)
     replay = make_replay(LINE, ReplayConfig(goals_chosen="stored"))
     pairs = replay.store(random_episodes(rng, 2, LINE.horizon, LINE), rng=rng)

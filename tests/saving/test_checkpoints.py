@@ -1,4 +1,5 @@
-"""Checkpoints under kill -9, damage and malice: an intact one is there, what is broken is named, nothing runs."""
+"""Checkpoints under kill -9, damage and malice: an intact one is there, what is broken is named,
+nothing runs."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ SETTINGS: dict[str, Any] = {
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was stopped by a callback, with at least three checkpoints."""
     path = tmp_path_factory.mktemp("runs") / "run"
-    hindsight.train("hindsight/BitFlip-v0", run_dir=path, callbacks=[lambda p: p.cycle == 3], **SETTINGS)
+    hindsight.train(
+        "hindsight/BitFlip-v0", run_dir=path, callbacks=[lambda p: p.cycle == 3], **SETTINGS
+    )
     return path
 
 
@@ -56,10 +59,12 @@ def run(whole: Path, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-# ---------------------------------------------------------------------------------------------------------- the format
+# -------------------------------------------------------------------------------------- the format
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "float64"]
+)
 def test_tensor_files_are_safetensors(dtype: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     tensors = {
@@ -78,13 +83,16 @@ def test_tensor_files_are_safetensors(dtype: str, tmp_path: Path) -> None:
 
 
 def test_states_are_taken_apart_and_put_together() -> None:
-    state = {"a": {"b": np.arange(3), "c": 1, "d": {"e": np.zeros(2), "f": [1, {"g": 2**100}]}}, "h": None}
+    state = {
+        "a": {"b": np.arange(3), "c": 1, "d": {"e": np.zeros(2), "f": [1, {"g": 2**100}]}},
+        "h": None,
+    }
     tensors, values = split(state)
     assert set(tensors) == {"a/b", "a/d/e"}
     assert join(tensors, json.loads(json.dumps(values))) == state
 
 
-# ------------------------------------------------------------------------------------------------------------- kill -9
+# ----------------------------------------------------------------------------------------- kill -9
 
 KILLER = """
 import os, random, signal, sys, time
@@ -136,7 +144,7 @@ def test_killed_while_saving(kills: int, tmp_path: Path) -> None:
     assert int(result.stdout) > kills // 4  # of the kills hit a save that was under way
 
 
-# -------------------------------------------------------------------------------------------------------------- damage
+# ------------------------------------------------------------------------------------------ damage
 
 
 def flip(path: Path) -> None:
@@ -149,14 +157,25 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {"flipped": flip, "truncated": truncate, "missing": Path.unlink}
+DAMAGE: dict[str, Callable[[Path], None]] = {
+    "flipped": flip,
+    "truncated": truncate,
+    "missing": Path.unlink,
+}
 FILES = ["manifest.json", "state.json", "config.json", "metrics.jsonl", "learner.safetensors"]
-FILES += ["policy.safetensors", "normalizer.safetensors", "replay.safetensors", "rollouts.safetensors"]
+FILES += [
+    "policy.safetensors",
+    "normalizer.safetensors",
+    "replay.safetensors",
+    "rollouts.safetensors",
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", FILES)
-def test_a_damaged_checkpoint_is_named_and_the_older_one_used(file: str, damage: str, run: Path) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_older_one_used(
+    file: str, damage: str, run: Path
+) -> None:
     checkpoints = Checkpoints(run / "checkpoints")
     newest, older = checkpoints.names()[:2]
     assert {p.name for p in (run / "checkpoints" / newest).iterdir()} == set(FILES)
@@ -173,14 +192,18 @@ def test_a_damaged_checkpoint_is_named_and_the_older_one_used(file: str, damage:
 def test_resume_goes_on_from_the_older_one(run: Path) -> None:
     newest = Checkpoints(run / "checkpoints").names()[0]
     flip(run / "checkpoints" / newest / "replay.safetensors")
-    with pytest.warns(UserWarning, match=rf"{newest} is broken: the SHA-256 of replay.safetensors differs"):
+    with pytest.warns(
+        UserWarning, match=rf"{newest} is broken: the SHA-256 of replay.safetensors differs"
+    ):
         resumed = hindsight.resume(run, quiet=True)
     assert resumed.summary["status"] == "finished"
     assert all(finding.state != "BROKEN" for finding in verify(run))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
-@pytest.mark.parametrize("file", ["config.json", "metrics.jsonl", "summary.json", "policy.json", "policy.safetensors"])
+@pytest.mark.parametrize(
+    "file", ["config.json", "metrics.jsonl", "summary.json", "policy.json", "policy.safetensors"]
+)
 def test_verify_names_other_files_that_are_damaged(file: str, damage: str, run: Path) -> None:
     assert all(finding.state == "ok" for finding in verify(run))
     DAMAGE[damage](run / file)
@@ -205,7 +228,7 @@ def test_a_damaged_config_and_lost_metrics_are_restored_from_the_checkpoint(run:
     assert all(finding.state != "BROKEN" for finding in verify(run))
 
 
-# -------------------------------------------------------------------------------------------------------------- malice
+# ------------------------------------------------------------------------------------------ malice
 
 
 def forge(run: Path, file: str, content: bytes) -> None:
@@ -218,7 +241,9 @@ def forge(run: Path, file: str, content: bytes) -> None:
 def mend(path: Path, **changes: Any) -> None:
     manifest = json.loads((path / "manifest.json").read_bytes())
     del manifest["sha256"]
-    manifest["files"] = {p.name: sum_of(p)._asdict() for p in path.iterdir() if p.name != "manifest.json"}
+    manifest["files"] = {
+        p.name: sum_of(p)._asdict() for p in path.iterdir() if p.name != "manifest.json"
+    }
     (path / "manifest.json").write_bytes(sealed({**manifest, **changes}))
 
 
@@ -233,13 +258,17 @@ def header(**tensors: Any) -> bytes:
 
 
 def values(run: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "checkpoints" / "00000003" / "state.json").read_bytes())
+    found: dict[str, Any] = json.loads(
+        (run / "checkpoints" / "00000003" / "state.json").read_bytes()
+    )
     return found
 
 
 def with_tensors(run: Path, file: str, **changes: Any) -> bytes:
     tensors = load_file(run / "checkpoints" / "00000003" / file)
-    return b"".join(tensor_parts(tensors | {name.replace("__", "/"): value for name, value in changes.items()}))
+    return b"".join(
+        tensor_parts(tensors | {name.replace("__", "/"): value for name, value in changes.items()})
+    )
 
 
 HUGE = {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}
@@ -262,18 +291,29 @@ CONTENTS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "huge number": ("state.json", lambda run: b'{"counts": ' + b"9" * 10_000 + b"}"),
     "not an object": ("state.json", lambda run: b"[]"),
     "nothing in it": ("state.json", lambda run: b"{}"),
-    "wrong kinds": ("state.json", lambda run: json.dumps(values(run) | {"rng": "x", "counts": {}}).encode()),
-    "bad generator": ("state.json", lambda run: json.dumps(values(run) | {"rng": {"bit_generator": "PCG64"}}).encode()),
+    "wrong kinds": (
+        "state.json",
+        lambda run: json.dumps(values(run) | {"rng": "x", "counts": {}}).encode(),
+    ),
+    "bad generator": (
+        "state.json",
+        lambda run: json.dumps(values(run) | {"rng": {"bit_generator": "PCG64"}}).encode(),
+    ),
     "negative counts": (
         "state.json",
-        lambda run: json.dumps(values(run) | {"counts": {"cycle": -1, "step": 0, "dropped": 0}}).encode(),
+        lambda run: json.dumps(
+            values(run) | {"counts": {"cycle": -1, "step": 0, "dropped": 0}}
+        ).encode(),
     ),
     "config that is none": ("config.json", lambda run: b'{"env": 3}'),
     "config of another env": (
         "config.json",
         lambda run: (run / "config.json").read_bytes().replace(b"BitFlip-v0", b"EmptyRoom-v0"),
     ),
-    "tensors for values": ("replay.safetensors", lambda run: with_tensors(run, "replay.safetensors", rng=np.zeros(1))),
+    "tensors for values": (
+        "replay.safetensors",
+        lambda run: with_tensors(run, "replay.safetensors", rng=np.zeros(1)),
+    ),
     "wrong shape": (
         "learner.safetensors",
         lambda run: with_tensors(run, "learner.safetensors", learner__updates=np.zeros(3)),
@@ -287,20 +327,31 @@ CONTENTS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
         lambda run: with_tensors(
             run,
             "replay.safetensors",
-            **{QUEUE + "entries": np.array([2**30], np.int32), QUEUE + "priority": np.ones(1, np.float32)},
+            **{
+                QUEUE + "entries": np.array([2**30], np.int32),
+                QUEUE + "priority": np.ones(1, np.float32),
+            },
         ),
     ),
     "lengths out of range": (
         "replay.safetensors",
-        lambda run: with_tensors(run, "replay.safetensors", replay__storage__length=np.full(6, 2**40)),
+        lambda run: with_tensors(
+            run, "replay.safetensors", replay__storage__length=np.full(6, 2**40)
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("content", CONTENTS)
-def test_nothing_runs_and_the_error_is_one_line(content: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_runs_and_the_error_is_one_line(
+    content: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(run.parent)
-    before = {p: p.read_bytes() for p in run.rglob("*.*") if p.is_file() and p.parent.parent.name != "checkpoints"}
+    before = {
+        p: p.read_bytes()
+        for p in run.rglob("*.*")
+        if p.is_file() and p.parent.parent.name != "checkpoints"
+    }
     file, make = CONTENTS[content]
     forge(run, file, make(run))
     with pytest.raises(HindsightError) as error:
@@ -361,5 +412,7 @@ def test_what_a_killed_process_left_is_swept(run: Path) -> None:
         (run / "checkpoints" / name).mkdir()
         (run / "checkpoints" / name / "learner.safetensors").write_bytes(b"half")
     assert {f.state for f in verify(run)} == {"ok", "note"}
-    checkpoints.write(Snapshot(8, 8, None, {"x": {"y": np.zeros(1)}}, b"{}", run / "metrics.jsonl", 3))
+    checkpoints.write(
+        Snapshot(8, 8, None, {"x": {"y": np.zeros(1)}}, b"{}", run / "metrics.jsonl", 3)
+    )
     assert all(p.suffix == "" for p in (run / "checkpoints").iterdir())

@@ -24,10 +24,14 @@ def test_rows_whole_or_the_last_ones_and_never_one_that_is_cut(tmp_path: Path) -
     assert read_metrics(tmp_path) == ROWS
 
 
-@pytest.mark.parametrize("line", ['{"cycle": 1', "[1]", '{"cycle": 1, "step": 2}', '{"cycle": "x"}', ""])
+@pytest.mark.parametrize(
+    "line", ['{"cycle": 1', "[1]", '{"cycle": 1, "step": 2}', '{"cycle": "x"}', ""]
+)
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "metrics.jsonl").write_text(f"{json.dumps(ROWS[0])}\n{line}\n{TEXT}")
-    with pytest.raises(HindsightError, match=r"metrics\.jsonl is broken: line 2 is not a row of metrics"):
+    with pytest.raises(
+        HindsightError, match=r"metrics\.jsonl is broken: line 2 is not a row of metrics"
+    ):
         read_metrics(tmp_path)
 
 

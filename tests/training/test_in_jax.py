@@ -25,7 +25,9 @@ BATCH = 4 * 4
 def test_a_training_takes_at_most_one_batch_more_than_its_steps(tmp_path: Path) -> None:
     # Six batches at a time used to be played to the end: 7,664 steps of 6,000.
     for steps in (10, 100, 200):
-        run = hindsight.train("hindsight/BitFlip-v0", steps=steps, run_dir=tmp_path / str(steps), **SMALL)
+        run = hindsight.train(
+            "hindsight/BitFlip-v0", steps=steps, run_dir=tmp_path / str(steps), **SMALL
+        )
         assert steps <= run.summary["steps"] < steps + BATCH
         assert "eval/success_rate" in run.metrics[-1]
 

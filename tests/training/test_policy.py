@@ -94,14 +94,18 @@ def pickled(directory: Path) -> None:
 
 def other_network(directory: Path) -> None:
     new_policy(LineEnv(), DDPGConfig(net_arch=(5,))).save(directory.parent)
-    (directory / "policy.safetensors").write_bytes((directory.parent / "policy.safetensors").read_bytes())
+    (directory / "policy.safetensors").write_bytes(
+        (directory.parent / "policy.safetensors").read_bytes()
+    )
 
 
 def missing(directory: Path) -> None:
     (directory / "policy.safetensors").unlink()
 
 
-@pytest.mark.parametrize("damage", [break_json, empty_json, newer, older, truncate, pickled, other_network, missing])
+@pytest.mark.parametrize(
+    "damage", [break_json, empty_json, newer, older, truncate, pickled, other_network, missing]
+)
 def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage: Any) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
@@ -197,7 +201,9 @@ print(json.dumps(actions.tolist()))
 
 @pytest.mark.parametrize("discrete", [True, False])
 @pytest.mark.parametrize("method", ["hpg", "default"])
-def test_a_policy_is_loaded_and_acts_without_jax(method: str, discrete: bool, tmp_path: Path) -> None:
+def test_a_policy_is_loaded_and_acts_without_jax(
+    method: str, discrete: bool, tmp_path: Path
+) -> None:
     """Nor with anything else that learning needs."""
     name = method if method != "default" else "dqn" if discrete else "ddpg"
     policy = new_policy(LineEnv(discrete), config_class(name)(net_arch=(8, 8)))

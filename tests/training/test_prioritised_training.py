@@ -1,4 +1,5 @@
-"""Every kind of prioritised replay trains, with DDPG and DQN, and the same seed gives the same bytes."""
+"""Every kind of prioritised replay trains, with DDPG and DQN, and the same seed gives the same
+bytes."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def test_same_seed_same_bytes(method: str, env: str, tmp_path: Path) -> None:
     settings = QUICK | METHODS[method]
     if method == "fresh and all the rest" and env == "test/Line-v0":  # DQN has no actor
         settings |= {"priority.actor_batch": "uniform"}
-    first, second = (hindsight.train(env, seed=5, run_dir=tmp_path / name, **settings) for name in ("a", "b"))
+    first, second = (
+        hindsight.train(env, seed=5, run_dir=tmp_path / name, **settings) for name in ("a", "b")
+    )
     assert digest(first) == digest(second)
     row = first.metrics[-1]
     assert 0.0 <= row["replay/duplicates"] < 1.0
@@ -83,7 +86,9 @@ def test_same_seed_same_bytes(method: str, env: str, tmp_path: Path) -> None:
         assert row["replay/priority_age"] >= 0.0
         assert 0.0 < row["replay/effective_share"] <= 1.0 + 1e-6
     if method == "two queues":
-        assert row["replay/alternate_per_actual"] == pytest.approx(13 / 3)  # of 16, round(16 * 4 / 5) are alternate
+        assert row["replay/alternate_per_actual"] == pytest.approx(
+            13 / 3
+        )  # of 16, round(16 * 4 / 5) are alternate
     if method == "prioritised, no hindsight":
         assert row["replay/alternate"] == 0.0
 
@@ -109,7 +114,9 @@ def test_presets_train(name: str, tmp_path: Path) -> None:
         ({"preset": "papers"}, "paper"),
     ],
 )
-def test_settings_that_do_not_fit_are_named(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_settings_that_do_not_fit_are_named(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(HindsightError, match=message):
         hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,5 @@
-"""A run that is cut and resumed gives the same bytes as one that was not: weights, optimiser, replay, metrics."""
+"""A run that is cut and resumed gives the same bytes as one that was not: weights, optimiser,
+replay, metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ OFTEN = {"priority.updates_per_draw": 2}
 METHODS: dict[str, dict[str, Any]] = {
     "HER": {"overlap": True, "policy_ema": 0.9, "replay.buffer_size": 250},
     "HER, moved": {"replay.moved_share": 0.5},
-    "HER, rare moves": {"replay.moved_share": 0.5, "replay.moved_power": 1.0, "replay.moved_unit": "usual"},
+    "HER, rare moves": {
+        "replay.moved_share": 0.5,
+        "replay.moved_power": 1.0,
+        "replay.moved_unit": "usual",
+    },
     "prioritised HER": {
         **OFTEN,
         "priority.sampling": "rank",
@@ -65,7 +70,8 @@ STEPS = {"hindsight/BitFlip-v0": 100, "FetchReach-v4": 600}
 
 
 def copy_at(cycle: int, to: Path) -> Callable[[Progress], None]:
-    """A callback that copies the run directory as a kill at that moment would leave it, a half-written save and all."""
+    """A callback that copies the run directory as a kill at that moment would leave it, a
+    half-written save and all."""
 
     def copy(progress: Progress) -> None:
         while progress.cycle == cycle and not (to / "metrics.jsonl").exists():
@@ -82,12 +88,16 @@ FAST += [("FetchReach-v4", method) for method in ("HPER, one queue",)]
 SLOW = [(env, method) for env in STEPS for method in METHODS if (env, method) not in FAST]
 
 
-@pytest.mark.parametrize(("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)])
+@pytest.mark.parametrize(
+    ("env", "method"), [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
 def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> None:
     settings = QUICK | METHODS[method] | {"steps": STEPS[env]}
     settings |= {"agent.random_hold": 2.0} if env.startswith("Fetch") else {}
     callbacks = [copy_at(3, tmp_path / "cut")]
-    whole = hindsight.train(env, seed=5, run_dir=tmp_path / "whole", callbacks=callbacks, **settings)
+    whole = hindsight.train(
+        env, seed=5, run_dir=tmp_path / "whole", callbacks=callbacks, **settings
+    )
     assert len(Run.open(tmp_path / "cut").metrics) < len(whole.metrics)
     assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
     assert whole.metrics[-1]["time/checkpoint"] > 0
@@ -100,7 +110,9 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
 def test_episodes_that_depend_on_those_before_them(simulator: str, tmp_path: Path) -> None:
     env = "HandManipulateBlockRotateZ-v1"
     settings = QUICK | {"steps": 600, "overlap": True, "gradient_steps": 1, "simulator": simulator}
-    whole = hindsight.train(env, run_dir=tmp_path / "whole", callbacks=[copy_at(2, tmp_path / "cut")], **settings)
+    whole = hindsight.train(
+        env, run_dir=tmp_path / "whole", callbacks=[copy_at(2, tmp_path / "cut")], **settings
+    )
     assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
 
 
@@ -164,7 +176,9 @@ def test_killed_and_resumed(where: str, env: str, method: str, tmp_path: Path) -
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("env", STEPS)
 @pytest.mark.parametrize("where", ["cycle", "save"])
-def test_killed_and_resumed_with_every_method(where: str, env: str, method: str, tmp_path: Path) -> None:
+def test_killed_and_resumed_with_every_method(
+    where: str, env: str, method: str, tmp_path: Path
+) -> None:
     killed_and_resumed(where, env, method, tmp_path)
 
 
@@ -208,14 +222,18 @@ def test_the_newest_and_the_best_are_kept(tmp_path: Path) -> None:
     metrics.write_bytes(b"")
     checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2)
     for cycle, rate in enumerate([0.1, 0.9, None, 0.5, 0.9, 0.2, None, 0.3], 1):
-        checkpoints.write(Snapshot(cycle, cycle, rate, {"x": {"y": np.zeros(3)}}, b"{}", metrics, 0))
+        checkpoints.write(
+            Snapshot(cycle, cycle, rate, {"x": {"y": np.zeros(3)}}, b"{}", metrics, 0)
+        )
     assert [int(name) for name in checkpoints.names()] == [8, 7, 5]
 
 
 def test_other_versions_are_told(tmp_path: Path) -> None:
     from hindsight.saving.files import sealed
 
-    run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **QUICK)
+    run = hindsight.train(
+        LineEnv, run_dir=tmp_path / "run", callbacks=[lambda p: p.cycle == 1], **QUICK
+    )
     manifest = run.checkpoints.newest()[0].path / "manifest.json"
     data = json.loads(manifest.read_bytes())
     assert data["versions"]["jax"]

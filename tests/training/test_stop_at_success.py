@@ -10,7 +10,12 @@ import pytest
 import hindsight
 from hindsight.errors import HindsightError
 
-EASY: dict[str, Any] = {"env_kwargs": {"bits": 2}, "quiet": True, "eval_every": 1, "eval_episodes": 100}
+EASY: dict[str, Any] = {
+    "env_kwargs": {"bits": 2},
+    "quiet": True,
+    "eval_every": 1,
+    "eval_episodes": 100,
+}
 
 
 @pytest.mark.parametrize("method", ["dqn", "hpg"])

@@ -1,4 +1,5 @@
-"""Signals, divergence, disks and directories that fail: the run stops cleanly or goes on, and what was saved stays."""
+"""Signals, divergence, disks and directories that fail: the run stops cleanly or goes on, and
+what was saved stays."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def saved_now(path: Path, cycle: int) -> None:
     time.sleep(0.1)
 
 
-# ------------------------------------------------------------------------------------------------------------- signals
+# ----------------------------------------------------------------------------------------- signals
 
 BITS = [
     "train",
@@ -64,7 +65,9 @@ BITS = [
 ]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_saves_everything_and_says_how_to_resume(
     number: signal.Signals,
     code: int,
@@ -137,7 +140,7 @@ def test_an_interrupt_in_a_callback_is_saved_too(tmp_path: Path) -> None:
     assert Run.open(tmp_path / "run").checkpoints.newest()[0].cycle == 2
 
 
-# ---------------------------------------------------------------------------------------------------------- divergence
+# -------------------------------------------------------------------------------------- divergence
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -162,7 +165,10 @@ def test_divergence_stops_before_anything_is_overwritten(tmp_path: Path) -> None
     changed = {name for name, content in saved.items() if after.get(name) != content}
     assert {name for name in changed if not name.startswith(("tensorboard", "metrics"))} == set()
     checkpoint = Run.open(tmp_path / "run").checkpoints.newest()[0]
-    assert all(np.isfinite(tensor).all() for tensor in load_file(checkpoint.path / "learner.safetensors").values())
+    assert all(
+        np.isfinite(tensor).all()
+        for tensor in load_file(checkpoint.path / "learner.safetensors").values()
+    )
 
 
 def test_parameters_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,11 +176,15 @@ def test_parameters_are_looked_at_too(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def learn(self: DDPG, state: Any, *arguments: Any, inner: Any = DDPG.learn) -> Any:
         state, td, metrics = inner(self, state, *arguments)
-        actor = {"params": {**state.actor["params"], "Dense_1": {"kernel": np.full((8, 1), np.inf)}}}
+        actor = {
+            "params": {**state.actor["params"], "Dense_1": {"kernel": np.full((8, 1), np.inf)}}
+        }
         return state._replace(actor=actor), td, metrics
 
     monkeypatch.setattr(DDPG, "learn", learn)
-    with pytest.raises(HindsightError, match=r"actor/params/Dense_1/kernel are not finite at step \d+"):
+    with pytest.raises(
+        HindsightError, match=r"actor/params/Dense_1/kernel are not finite at step \d+"
+    ):
         hindsight.train(LineEnv, run_dir=tmp_path / "run", **QUICK)
     assert not (tmp_path / "run" / "policy.safetensors").exists()
 
@@ -190,12 +200,16 @@ class Huge(LineEnv):
 
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_observations_are_looked_at_before_they_are_stored(tmp_path: Path) -> None:
-    with pytest.raises(HindsightError, match=r"observation of the episodes collected after step 0 is not finite"):
+    with pytest.raises(
+        HindsightError, match=r"observation of the episodes collected after step 0 is not finite"
+    ):
         hindsight.train(Huge, run_dir=tmp_path / "run", **QUICK)
-    assert not np.isfinite(load_file(tmp_path / "run" / "diverged.safetensors")["observation"]).all()
+    assert not np.isfinite(
+        load_file(tmp_path / "run" / "diverged.safetensors")["observation"]
+    ).all()
 
 
-# --------------------------------------------------------------------------------------------------------------- disks
+# ------------------------------------------------------------------------------------------- disks
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
@@ -214,7 +228,9 @@ def test_a_full_or_read_only_disk_is_told_and_the_run_goes_on(
         full = 2 <= progress.cycle < 4
 
     monkeypatch.setattr(checkpoints_module, "write_synced", write)
-    run = hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[fill], **(QUICK | {"steps": 150}))
+    run = hindsight.train(
+        LineEnv, run_dir=tmp_path / "run", callbacks=[fill], **(QUICK | {"steps": 150})
+    )
     error = capfd.readouterr().err
     assert f"{os.strerror(code)}; the last good checkpoint is" in error
     assert error.count("\n") <= 2
@@ -223,7 +239,9 @@ def test_a_full_or_read_only_disk_is_told_and_the_run_goes_on(
     assert all(finding.state != "BROKEN" for finding in verify(run.path))
 
 
-def test_a_full_disk_stops_the_run_if_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_stops_the_run_if_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = checkpoints_module.write_synced
 
     def write(path: Path, parts: Any) -> Any:
@@ -233,7 +251,9 @@ def test_a_full_disk_stops_the_run_if_asked_to(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(checkpoints_module, "write_synced", write)
     settings = QUICK | {"checkpoint.when_failed": "stop", "steps": 500}
-    with pytest.raises(HindsightError, match=r"No space left on device; the last good checkpoint is .*00000002"):
+    with pytest.raises(
+        HindsightError, match=r"No space left on device; the last good checkpoint is .*00000002"
+    ):
         hindsight.train(LineEnv, run_dir=tmp_path / "run", **settings)
     run = Run.open(tmp_path / "run")
     assert len(run.metrics) < 6
@@ -269,7 +289,9 @@ def test_files_that_cannot_grow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when_failed", ["continue", "stop"])
-def test_a_deleted_run_directory(when_failed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_deleted_run_directory(
+    when_failed: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     cycles = []
 
     def delete(progress: Progress) -> None:
@@ -279,7 +301,9 @@ def test_a_deleted_run_directory(when_failed: str, tmp_path: Path, capfd: pytest
             shutil.rmtree(tmp_path / "run")
 
     settings = QUICK | {"checkpoint.when_failed": when_failed, "steps": 150}
-    with pytest.raises(HindsightError, match="No such file or directory"):  # at the end there is no going on
+    with pytest.raises(
+        HindsightError, match="No such file or directory"
+    ):  # at the end there is no going on
         hindsight.train(LineEnv, run_dir=tmp_path / "run", callbacks=[delete], **settings)
     assert (cycles[-1] > 3) == (when_failed == "continue")
     assert ("going on" in capfd.readouterr().err) == (when_failed == "continue")

@@ -1,4 +1,5 @@
-"""Training from Python: runs, callbacks, loggers, env objects; and the same seed gives the same bytes."""
+"""Training from Python: runs, callbacks, loggers, env objects; and the same seed gives the same
+bytes."""
 
 from __future__ import annotations
 
@@ -17,12 +18,26 @@ from hindsight.errors import HindsightError
 from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 
-QUICK: dict[str, Any] = {"quiet": True, "gradient_steps": 4, "batch_size": 32, "eval_episodes": 4, "eval_every": 2}
+QUICK: dict[str, Any] = {
+    "quiet": True,
+    "gradient_steps": 4,
+    "batch_size": 32,
+    "eval_episodes": 4,
+    "eval_every": 2,
+}
 
 
 def test_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
-    run = hindsight.train("hindsight/BitFlip-v0", seed=3, steps=600, run_dir=tmp_path / "run", **QUICK)
-    for name in ("config.json", "metrics.jsonl", "summary.json", "policy.json", "policy.safetensors"):
+    run = hindsight.train(
+        "hindsight/BitFlip-v0", seed=3, steps=600, run_dir=tmp_path / "run", **QUICK
+    )
+    for name in (
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+        "policy.json",
+        "policy.safetensors",
+    ):
         assert (run.path / name).stat().st_size > 0
     assert list((run.path / "tensorboard").iterdir())
     assert not list(run.path.glob("*.part"))
@@ -31,7 +46,11 @@ def test_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
     assert "eval/success_rate" in rows[-1]
     assert Run.open(run.path).config == run.config
     summary = run.summary
-    assert (summary["status"], summary["seed"], summary["steps"]) == ("finished", 3, rows[-1]["step"])
+    assert (summary["status"], summary["seed"], summary["steps"]) == (
+        "finished",
+        3,
+        rows[-1]["step"],
+    )
     assert summary["versions"]["hindsight-rl"] == hindsight.__version__
 
 
@@ -41,7 +60,9 @@ def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
 
     def stop_at_third(progress: Progress) -> bool:
         seen.append(progress.cycle)
-        assert progress.policy({"observation": np.zeros(8), "desired_goal": np.zeros(8)}) in range(8)
+        assert progress.policy({"observation": np.zeros(8), "desired_goal": np.zeros(8)}) in range(
+            8
+        )
         return progress.cycle == 3
 
     run = hindsight.train(
@@ -61,7 +82,9 @@ def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
 def test_an_env_object_and_a_function_that_makes_one(tmp_path: Path, discrete: bool) -> None:
     settings = QUICK | {"steps": 100, "episodes_per_cycle": 4}
     as_object = hindsight.train(LineEnv(discrete), run_dir=tmp_path / "object", **settings)
-    as_function = hindsight.train(lambda: LineEnv(discrete), run_dir=tmp_path / "function", num_envs=1, **settings)
+    as_function = hindsight.train(
+        lambda: LineEnv(discrete), run_dir=tmp_path / "function", num_envs=1, **settings
+    )
     assert as_object.config.num_envs == 1
     first, second = ((r.path / "policy.safetensors").read_bytes() for r in (as_object, as_function))
     assert first == second
@@ -74,7 +97,9 @@ def test_an_env_object_cannot_be_several(tmp_path: Path) -> None:
 
 def test_single_goal_rewards_train_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="slow"):
-        hindsight.train(SingleGoalEnv, steps=50, run_dir=tmp_path / "run", episodes_per_cycle=4, **QUICK)
+        hindsight.train(
+            SingleGoalEnv, steps=50, run_dir=tmp_path / "run", episodes_per_cycle=4, **QUICK
+        )
 
 
 def test_learner_must_fit_the_actions(tmp_path: Path) -> None:
@@ -92,7 +117,9 @@ def test_interrupt_leaves_a_usable_run(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", callbacks=[interrupt], **QUICK)
+        hindsight.train(
+            "hindsight/BitFlip-v0", run_dir=tmp_path / "run", callbacks=[interrupt], **QUICK
+        )
     assert Run.open(tmp_path / "run").summary["status"] == "interrupted"
     assert len(Run.open(tmp_path / "run").metrics) == 3
     hindsight.load(tmp_path / "run")
@@ -108,7 +135,13 @@ def test_a_cut_last_line_of_metrics_is_left_out(tmp_path: Path) -> None:
 
 def test_divergence_is_named(tmp_path: Path) -> None:
     with pytest.raises(HindsightError, match="diverged"):
-        hindsight.train(LineEnv, run_dir=tmp_path / "run", steps=5000, agent={"critic_learning_rate": 1e30}, **QUICK)
+        hindsight.train(
+            LineEnv,
+            run_dir=tmp_path / "run",
+            steps=5000,
+            agent={"critic_learning_rate": 1e30},
+            **QUICK,
+        )
 
 
 SCRIPT = """
@@ -120,7 +153,13 @@ hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_c
 
 
 @pytest.mark.parametrize(
-    "env", ["hindsight/BitFlip-v0", "hindsight/FourRooms-v0", "FetchPush-v4", "HandManipulateBlockRotateZ-v1"]
+    "env",
+    [
+        "hindsight/BitFlip-v0",
+        "hindsight/FourRooms-v0",
+        "FetchPush-v4",
+        "HandManipulateBlockRotateZ-v1",
+    ],
 )
 def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None:
     for i, simulator in enumerate(("auto", "processes")):
@@ -135,7 +174,11 @@ def test_the_config_says_what_was_trained(tmp_path: Path) -> None:
 
     config = OffPolicyConfig("Other-v0", agent=DQNConfig(), steps=50)
     run = hindsight.train(
-        "hindsight/BitFlip-v0", config=config, env_kwargs={"bits": 3}, run_dir=tmp_path / "run", **QUICK
+        "hindsight/BitFlip-v0",
+        config=config,
+        env_kwargs={"bits": 3},
+        run_dir=tmp_path / "run",
+        **QUICK,
     )
     assert (run.config.env, run.config.env_kwargs) == ("hindsight/BitFlip-v0", {"bits": 3})
     assert run.policy.observation.dim == 3
@@ -148,14 +191,21 @@ def test_a_refused_training_leaves_no_directory(tmp_path: Path) -> None:
     config = OffPolicyConfig("x", agent=DDPGConfig())
     for settings in ({"config": config}, {"replay": {"buffer_size": 3}}):
         with pytest.raises(HindsightError):
-            hindsight.train("hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings)
+            hindsight.train(
+                "hindsight/BitFlip-v0", run_dir=tmp_path / "run", quiet=True, **settings
+            )
         assert not (tmp_path / "run").exists()
 
 
 def test_an_error_while_collecting_ahead_is_the_one_that_is_shown(tmp_path: Path) -> None:
     from conftest import NaNEnv
 
-    settings = {"run_dir": tmp_path / "run", "overlap": True, "simulator": "processes", "num_envs": 2}
+    settings = {
+        "run_dir": tmp_path / "run",
+        "overlap": True,
+        "simulator": "processes",
+        "num_envs": 2,
+    }
     with pytest.raises(HindsightError, match="NaN"):
         hindsight.train(NaNEnv, **(QUICK | settings | {"eval_every": 1}))
 
@@ -172,13 +222,17 @@ def test_the_env_object_stays_open(tmp_path: Path) -> None:
     assert not env.closed
 
 
-def test_evaluation_is_as_patient_with_envs_as_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_is_as_patient_with_envs_as_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It used to wait and try as by default, whatever the config said."""
     from hindsight import api
 
     given: dict[str, Any] = {"num_envs": 2, "workers": 3, "env_timeout": 7.5, "env_failures": 4}
     given |= {"simulator": "inline"}
-    run = hindsight.train("hindsight/BitFlip-v0", steps=30, run_dir=tmp_path / "run", **QUICK, **given)
+    run = hindsight.train(
+        "hindsight/BitFlip-v0", steps=30, run_dir=tmp_path / "run", **QUICK, **given
+    )
     seen: list[dict[str, Any]] = []
 
     def make_batch(*arguments: Any, inner: Any = api.make_batch, **named: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Advantage actor-critic with hindsight: w_t log pi(a_t|s_t,g) A(s_t,a_t,g), one step of Adam per batch."""
+"""Advantage actor-critic with hindsight: w_t log pi(a_t|s_t,g) A(s_t,a_t,g), one step of Adam
+per batch."""
 
 from __future__ import annotations
 
@@ -37,10 +38,14 @@ class A2C(ActorCritic):
             distribution = self.distribution(policy, rows.inputs)
             entropy = self.pursued_entropy(policy, state.scale, batch)
             log_pi = self.log_prob(distribution, rows.action)
-            return -jnp.sum(rows.weight * rows.advantage * log_pi) - state.rates.entropy * entropy, entropy
+            return -jnp.sum(
+                rows.weight * rows.advantage * log_pi
+            ) - state.rates.entropy * entropy, entropy
 
         gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
-        policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+        policy, optimizer = adam_step(
+            state.policy, gradient, state.policy_optimizer, state.rates.policy
+        )
         state = state._replace(policy=policy, policy_optimizer=optimizer)
         state, fitted = self.fit(state, rows)
         return state, metrics | fitted | self.change(policy, rows) | {"entropy": entropy}

@@ -1,10 +1,11 @@
 """The contract of every learner: settings and env sizes in, pure functions of a state out.
 
-A file per algorithm has its settings, its state, its losses, `update` and how it acts. `registry.py` lists them.
+A file per algorithm has its settings, its state, its losses, `update` and how it acts.
+`registry.py` lists them.
 
-A state is a NamedTuple of all that learning changes. Besides parameters and optimisers it has two parts that the
-training sets before the updates of a cycle: `scale`, the normaliser's numbers, and `rates`, settings that follow a
-schedule.
+A state is a NamedTuple of all that learning changes. Besides parameters and optimisers it has
+two parts that the training sets before the updates of a cycle: `scale`, the normaliser's
+numbers, and `rates`, settings that follow a schedule.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Agent:
         raise NotImplementedError
 
     def rates(self, progress: float) -> Any:
-        """The settings that follow a schedule, at a point of the training from 0 to 1: a NamedTuple of numbers."""
+        """The settings that follow a schedule, at a point of the training from 0 to 1: a
+        NamedTuple of numbers."""
         raise NotImplementedError
 
     def actor_params(self, state: Any) -> Params:
@@ -63,7 +65,8 @@ class Agent:
         raise NotImplementedError
 
     def scheduled(self, state: Any, scale: Scale, progress: float) -> Any:
-        """The state with the normaliser's numbers and the scheduled settings of this point of the training."""
+        """The state with the normaliser's numbers and the scheduled settings of this point of
+        the training."""
         return state._replace(scale=scale, rates=jax.tree.map(np.float32, self.rates(progress)))
 
     def actor(self, state: Any) -> Actor:
@@ -78,7 +81,12 @@ class Agent:
         """What the networks read [..., i]."""
         shape = self.actor_shape()
         return network_inputs(
-            scale, observation, goal, shape.clip_observation, shape.clip_normalized, shape.fourier_features
+            scale,
+            observation,
+            goal,
+            shape.clip_observation,
+            shape.clip_normalized,
+            shape.fourier_features,
         )
 
 
@@ -88,7 +96,8 @@ class OffPolicyAgent(Agent):
     config: OffPolicyAgentConfig
 
     def update(self, state: Any, batch: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
-        """A new state, TD errors and values [B] of the batch [B, ...], and metrics, after one update."""
+        """A new state, TD errors and values [B] of the batch [B, ...], and metrics, after one
+        update."""
         raise NotImplementedError
 
     def td_errors(self, state: Any, batch: Batch) -> TDErrors:
@@ -102,8 +111,9 @@ class OffPolicyAgent(Agent):
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def learn(self, state: Any, batches: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
-        """One update per batch [U, B, ...], in one compiled loop; TD errors and values [U, B] of all that was sampled,
-        and mean metrics. With fresh priorities each update first chooses among its candidates."""
+        """One update per batch [U, B, ...], in one compiled loop; TD errors and values [U, B] of
+        all that was sampled, and mean metrics. With fresh priorities each update first chooses
+        among its candidates."""
 
         fixed, none = {"scale": state.scale, "rates": state.rates}, {"scale": None, "rates": None}
 
@@ -120,5 +130,6 @@ class OffPolicyAgent(Agent):
         return state, td, jax.tree.map(jnp.mean, metrics) | more
 
     def after_updates(self, state: Any, batches: Batch, key: Tensor) -> tuple[Any, Metrics]:
-        """What is learnt from all batches [U, B, ...] together, after the updates: nothing, as a rule."""
+        """What is learnt from all batches [U, B, ...] together, after the updates: nothing, as a
+        rule."""
         return state, {}

@@ -30,19 +30,21 @@ class AgentConfig:
     net_arch: Widths = (256, 256)
     """Widths of the hidden layers."""
     precision: Precision = "float32"
-    """Of the matrix products in hidden layers. auto: bfloat16 if the processor has it, else float32;
-    a run's config.json says which."""
+    """Of the matrix products in hidden layers. auto: bfloat16 if the processor has it, else
+    float32; a run's config.json says which."""
     gamma: OptionalShare = None
     """Discount."""
     normalize: bool = True
-    """Normalise observations and goals by their running mean and deviation (in JAX envs: by fixed ones)."""
+    """Normalise observations and goals by their running mean and deviation (in JAX envs: by
+    fixed ones)."""
     clip_observation: Positive = 200.0
     clip_normalized: Positive = 5.0
     normalizer_epsilon: Positive = 0.01
     """Smallest deviation the normaliser divides by."""
 
     def check(self) -> None:
-        """Raise HindsightError naming settings that do not go together, or that nothing would read."""
+        """Raise HindsightError naming settings that do not go together, or that nothing would
+        read."""
 
 
 @dataclass(frozen=True)
@@ -79,30 +81,38 @@ class OnPolicyAgentConfig(AgentConfig):
     """Of every policy gradient."""
 
     hindsight: bool = True
-    """Learn from the goals that the batch achieved; else from the actual ones only, and no other setting of goals
-    counts."""
+    """Learn from the goals that the batch achieved; else from the actual ones only, and no other
+    setting of goals counts."""
     goals: CountOrZero = 64
-    """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode. 0 takes all."""
+    """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode.
+    0 takes all."""
     within_box: bool = False
-    """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as inside."""
+    """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as
+    inside."""
     actual_goals: bool = False
     """The goals that the batch pursued are goals to learn from, too, reached or not."""
     skip_achieved: bool = False
-    """An episode counts only for goals that were not achieved when it began: for objects that must move."""
+    """An episode counts only for goals that were not achieved when it began: for objects that
+    must move."""
     spread: bool = False
-    """Hindsight goals that lie far apart, instead of any: each the farthest from those chosen before."""
+    """Hindsight goals that lie far apart, instead of any: each the farthest from those chosen
+    before."""
     until_reached: bool = False
     """An episode counts for a goal until it reaches it, also where the env continues."""
     estimator: Literal["weighted", "per_decision", "product", "step"] = "weighted"
-    """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the step alone (App. D)."""
+    """Importance weights: self-normalised, per decision, the whole product (Eq. 1), or of the
+    step alone (App. D)."""
     leave_one_out: bool = True
-    """Subtract a value (and teach it) only where the goal would be among the batch's without the episode itself."""
+    """Subtract a value (and teach it) only where the goal would be among the batch's without the
+    episode itself."""
     clamp_log_ratio: OptionalPositive = None
     """Clip the summed log ratios to plus or minus this."""
     rows: CountOrZero = 2048
-    """Steps (under a goal) per update, drawn in proportion to what they weigh; 0 takes all of them as they are."""
+    """Steps (under a goal) per update, drawn in proportion to what they weigh; 0 takes all of
+    them as they are."""
     fourier_features: CountOrZero = 0
-    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, where policies jump."""
+    """Also show the networks sin and cos of 1 to this many times the inputs: for mazes, where
+    policies jump."""
     gamma: Share = 1.0
     """Discount. Returns are finite sums, so 1 is allowed."""
     learning_rate: RateSchedule = Schedule.parse(1e-3)
@@ -119,7 +129,9 @@ class OnPolicyAgentConfig(AgentConfig):
 class ActorCriticConfig(OnPolicyAgentConfig):
     """Of the policy gradients with a critic."""
 
-    actual_goals: bool = True  # a critic learns what becomes of goals that were not chosen because they were reached
+    actual_goals: bool = (
+        True  # a critic learns what becomes of goals that were not chosen because they were reached
+    )
     gae_lambda: Share = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
     critic_lambda: OptionalShare = None

@@ -70,7 +70,7 @@ class DDPG(OffPolicyAgent):
     config: DDPGConfig
     acts = "continuous"
 
-    # ------------------------------------------------------------------------------------------------------- networks
+    # ------------------------------------------------------------------------------------ networks
 
     @property
     def _actor(self) -> MLP:
@@ -99,7 +99,9 @@ class DDPG(OffPolicyAgent):
         )
 
     def rates(self, progress: float) -> Rates:
-        return Rates(self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress))
+        return Rates(
+            self.config.actor_learning_rate(progress), self.config.critic_learning_rate(progress)
+        )
 
     def policy(self, actor: Params, inputs: Tensor) -> Tensor:
         """Actions in [-1, 1]."""
@@ -111,7 +113,7 @@ class DDPG(OffPolicyAgent):
         outputs: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, action], axis=-1))
         return outputs[..., 0]
 
-    # --------------------------------------------------------------------------------------------------------- losses
+    # -------------------------------------------------------------------------------------- losses
 
     def td_errors(self, state: DDPGState, batch: Batch) -> TDErrors:
         """r + gamma Q'(s'||g, pi'(s'||g)) - Q(s||g, a) and Q(s||g, a), both [B]."""
@@ -127,10 +129,14 @@ class DDPG(OffPolicyAgent):
         value = self.value(critic, inputs, self.shapes.actions.to_unit(batch.action))
         return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
-    def critic_loss(self, critic: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, TDErrors]:
+    def critic_loss(
+        self, critic: Params, state: DDPGState, batch: Batch
+    ) -> tuple[Tensor, TDErrors]:
         """Mean loss of the TD errors, importance-weighted; also the TD errors and values."""
         td = self._td_errors(critic, state, batch)
-        return td_loss(td.error, importance_weights(batch.importance, batch.beta), self.config.loss), td
+        return td_loss(
+            td.error, importance_weights(batch.importance, batch.beta), self.config.loss
+        ), td
 
     def actor_loss(self, actor: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, Tensor]:
         """-Q(s||g, pi(s||g)) + action_l2 |pi|^2, averaged; also the mean absolute action."""
@@ -141,17 +147,24 @@ class DDPG(OffPolicyAgent):
         losses = -value + self.config.action_l2 * jnp.mean(action**2, axis=-1)
         return jnp.mean(weight * losses), jnp.mean(jnp.abs(action))
 
-    # --------------------------------------------------------------------------------------------------------- update
+    # -------------------------------------------------------------------------------------- update
 
-    def update(self, state: DDPGState, batch: Batch, key: Tensor) -> tuple[DDPGState, TDErrors, Metrics]:
-        """Both gradients are taken at the old parameters, then both steps. Nothing is random: no key is used."""
+    def update(
+        self, state: DDPGState, batch: Batch, key: Tensor
+    ) -> tuple[DDPGState, TDErrors, Metrics]:
+        """Both gradients are taken at the old parameters, then both steps. Nothing is random: no
+        key is used."""
         critic_grad = jax.value_and_grad(self.critic_loss, has_aux=True)
         (critic_loss, td), critic_gradient = critic_grad(state.critic, state, batch)
         actor_grad = jax.value_and_grad(self.actor_loss, has_aux=True)
         actor_batch = batch if batch.actor is None else batch.actor
         (actor_loss, action_size), actor_gradient = actor_grad(state.actor, state, actor_batch)
-        actor, actor_optimizer = adam_step(state.actor, actor_gradient, state.actor_optimizer, state.rates.actor)
-        critic, critic_optimizer = adam_step(state.critic, critic_gradient, state.critic_optimizer, state.rates.critic)
+        actor, actor_optimizer = adam_step(
+            state.actor, actor_gradient, state.actor_optimizer, state.rates.actor
+        )
+        critic, critic_optimizer = adam_step(
+            state.critic, critic_gradient, state.critic_optimizer, state.rates.critic
+        )
         updates = state.updates + 1
         keep = kept(updates, self.config.tau, self.config.target_update_interval)
         state = DDPGState(
@@ -176,7 +189,7 @@ class DDPG(OffPolicyAgent):
         }
         return state, td, metrics
 
-    # --------------------------------------------------------------------------------------------------------- acting
+    # -------------------------------------------------------------------------------------- acting
 
     def actor_params(self, state: DDPGState) -> Params:
         return state.actor
@@ -187,11 +200,15 @@ class DDPG(OffPolicyAgent):
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         """Actions with Gaussian noise, or, for a share of the rows, uniformly random ones."""
         noise, actions = self.config.exploration_noise(progress), self.shapes.actions
-        random = RandomActions(actions, self.config.random_actions(progress), self.config.random_hold)
+        random = RandomActions(
+            actions, self.config.random_actions(progress), self.config.random_hold
+        )
 
         def explore(observation: Floats, goal: Floats) -> Array:
             action = actor.unit(observation, goal)
-            noisy = np.clip(action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0)
+            noisy = np.clip(
+                action + noise * rng.standard_normal(action.shape, np.float32), -1.0, 1.0
+            )
             return actions.inside(actions.from_unit(random(noisy, rng)))
 
         return explore

@@ -62,10 +62,14 @@ class DQN(OffPolicyAgent):
         return self.network(self.shapes.actions.choices, layer_norm=self.config.layer_norm)
 
     def init(self, key: Tensor) -> DQNState:
-        network = self._network.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))
+        network = self._network.init(
+            key, jnp.zeros((1, self.shapes.observation + self.shapes.goal))
+        )
         optimizer = optax.scale_by_adam().init(network)
         updates, rates = jnp.zeros((), jnp.int32), Rates(np.float32(0))
-        return DQNState(network, copy_of(network), optimizer, updates, self.shapes.no_scale(), rates)
+        return DQNState(
+            network, copy_of(network), optimizer, updates, self.shapes.no_scale(), rates
+        )
 
     def rates(self, progress: float) -> Rates:
         return Rates(self.config.learning_rate(progress))
@@ -86,16 +90,26 @@ class DQN(OffPolicyAgent):
         next_value = _pick(next_values, jnp.argmax(choosing, axis=-1))
         returns = self.shapes.returns if self.config.clip_target else None
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
-        value = _pick(self.values(network, state.scale, batch.observation, batch.goal), batch.action)
+        value = _pick(
+            self.values(network, state.scale, batch.observation, batch.goal), batch.action
+        )
         return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
-    def critic_loss(self, network: Params, state: DQNState, batch: Batch) -> tuple[Tensor, TDErrors]:
+    def critic_loss(
+        self, network: Params, state: DQNState, batch: Batch
+    ) -> tuple[Tensor, TDErrors]:
         """Mean loss of the TD errors, importance-weighted; also the TD errors and values."""
         td = self._td_errors(network, state, batch)
-        return td_loss(td.error, importance_weights(batch.importance, batch.beta), self.config.loss), td
+        return td_loss(
+            td.error, importance_weights(batch.importance, batch.beta), self.config.loss
+        ), td
 
-    def update(self, state: DQNState, batch: Batch, key: Tensor) -> tuple[DQNState, TDErrors, Metrics]:
-        (loss, td), gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(state.network, state, batch)
+    def update(
+        self, state: DQNState, batch: Batch, key: Tensor
+    ) -> tuple[DQNState, TDErrors, Metrics]:
+        (loss, td), gradient = jax.value_and_grad(self.critic_loss, has_aux=True)(
+            state.network, state, batch
+        )
         network, optimizer = adam_step(state.network, gradient, state.optimizer, state.rates.critic)
         updates = state.updates + 1
         keep = kept(updates, self.config.tau, self.config.target_update_interval)

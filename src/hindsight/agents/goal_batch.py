@@ -1,7 +1,9 @@
-"""What a policy gradient learns from: episodes, seen under G goals. Which goals, and what each one is worth.
+"""What a policy gradient learns from: episodes, seen under G goals. Which goals, and what each one
+is worth.
 
-Returns are those of Hindsight Policy Gradients, divided by the horizon T, so that they lie between 0 and 1: a step that
-meets the goal is worth 1/T, and where meeting the goal ends the episode, it is worth that for all steps left, too.
+Returns are those of Hindsight Policy Gradients, divided by the horizon T, so that they lie
+between 0 and 1: a step that meets the goal is worth 1/T, and where meeting the goal ends the
+episode, it is worth that for all steps left, too.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from hindsight.types import Array, Bools, Ints, Tensor
 
 
 class GoalBatch(NamedTuple):
-    """N episodes of at most T steps under G goals. With hindsight each goal is applied to every episode."""
+    """N episodes of at most T steps under G goals. With hindsight each goal is applied to every
+    episode."""
 
     observation: Tensor  # [N, T+1, o]
     action: Tensor  # [N, T] or [N, T, a]
@@ -37,16 +40,17 @@ class Outcome(NamedTuple):
 
     reward: Tensor
     alive: Tensor  # the step happened, and came before or with the first hit
-    present: Tensor  # the same, or the goal was reached before: the episode still counts, as one that is done
+    present: Tensor  # the same, or the goal was reached before: a done episode still counts
     goes_on: Tensor  # the value of the next state counts
 
 
 def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
-    """Rewards and lifetimes from hits [G, N, T], which episodes count for which goals [G, N], their lengths [N] and
-    whether a hit ends an episode.
+    """Rewards and lifetimes from hits [G, N, T], which episodes count for which goals [G, N], their
+    lengths [N] and whether a hit ends an episode.
 
-    An episode counts for a goal up to the first time that it reaches it. If it ended before, because it reached the
-    goal it pursued, the value of its last state stands for what would have followed.
+    An episode counts for a goal up to the first time that it reaches it. If it ended before,
+    because it reached the goal it pursued, the value of its last state stands for what would
+    have followed.
     """
     steps = hit.shape[-1]
     time = jnp.arange(steps)
@@ -57,13 +61,17 @@ def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: fl
     left = steps - time
     until_the_end = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
     worth = jnp.where(ends, until_the_end, 1.0) / steps
-    # V knows the time, so nothing follows the last step: unlike in replay, the time limit is part of the task.
+    # V knows the time, so nothing follows the last step: unlike in replay, the time limit is part
+    # of the task.
     goes_on = alive & ~(ends & hit) & (time < steps - 1)
     return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
 
 
-def own_goals(episodes: Episodes, spec: GoalEnvSpec, ends: bool, skip_achieved: bool = False) -> GoalBatch:
-    """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every episode.
+def own_goals(
+    episodes: Episodes, spec: GoalEnvSpec, ends: bool, skip_achieved: bool = False
+) -> GoalBatch:
+    """The episodes under the goals they pursued: no hindsight. G = 1, another goal for every
+    episode.
 
     If `skip_achieved`, without the episodes that met theirs when they began.
     """
@@ -83,7 +91,8 @@ def hindsight_goals(
     actual_goals: bool = False,
     skip_achieved: bool = False,
 ) -> GoalBatch:
-    """The episodes, each under every one of the goals [G, ...], and, if `actual_goals`, of those pursued.
+    """The episodes, each under every one of the goals [G, ...], and, if `actual_goals`, of those
+    pursued.
 
     If `skip_achieved`, each only under those that it did not meet when it began.
     """
@@ -97,14 +106,23 @@ def hindsight_goals(
     shape = episodes.achieved_goal.shape[2:]
     achieved = np.broadcast_to(episodes.achieved_goal[None], (count, n, steps + 1, *shape))
     wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
-    met = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(count, n, steps + 1)
+    met = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(
+        count, n, steps + 1
+    )
     counts = ~met[..., 0] if skip_achieved else np.ones((count, n), np.bool_)
     own = spec.goal(episodes.desired_goal)
     return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
 
 
 def _batch(
-    episodes: Episodes, pursued: Array, goal: Array, hit: Array, counts: Bools, used: Bools, asked: Bools, ends: bool
+    episodes: Episodes,
+    pursued: Array,
+    goal: Array,
+    hit: Array,
+    counts: Bools,
+    used: Bools,
+    asked: Bools,
+    ends: bool,
 ) -> GoalBatch:
     if episodes.log_prob is None:
         raise ValueError("these episodes were played by a deterministic policy")
@@ -131,13 +149,13 @@ def choose_goals(
     rng: np.random.Generator,
     spread: bool = False,
 ) -> tuple[Array, Bools, float]:
-    """Of the different goals that the episodes achieved in the steps [N, T] that `may` be chosen, `count` drawn
-    uniformly (all of them if 0), or `spread` out.
+    """Of the different goals that the episodes achieved in the steps [N, T] that `may` be chosen,
+    `count` drawn uniformly (all of them if 0), or `spread` out.
 
-    With a `box` only those inside the bounding box of the desired goals, or so near that the env takes them for a point
-    of it (a box may be flat: goals on a table). Returns goals [count, ...], which of them
-    are real (the rest repeats the first, if there are too few), and the share of the different goals that could be
-    drawn.
+    With a `box` only those inside the bounding box of the desired goals, or so near that the env
+    takes them for a point of it (a box may be flat: goals on a table). Returns goals [count,
+    ...], which of them are real (the rest repeats the first, if there are too few), and the
+    share of the different goals that could be drawn.
     """
     after = episodes.achieved_goal[:, 1:]
     goals, number = np.unique(after[episodes.real], axis=0, return_inverse=True)
@@ -150,11 +168,16 @@ def choose_goals(
     count = count or len(kept)
     chosen = farthest(kept, count, rng) if spread else rng.permutation(len(kept))[:count]
     used = (np.arange(count) < len(chosen)) & allowed.any()
-    return kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen], used, float(allowed.mean())
+    return (
+        kept[np.resize(chosen, count)] if len(chosen) < count else kept[chosen],
+        used,
+        float(allowed.mean()),
+    )
 
 
 def farthest(points: Array, count: int, rng: np.random.Generator) -> Ints:
-    """The numbers of `count` points: one at random, then always the one that is farthest from all chosen ones."""
+    """The numbers of `count` points: one at random, then always the one that is farthest from
+    all chosen ones."""
     flat = points.reshape(len(points), -1).astype(np.float64)
     chosen = [int(rng.integers(len(flat)))]
     distance = np.full(len(flat), np.inf)

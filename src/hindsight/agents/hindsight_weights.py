@@ -1,19 +1,21 @@
 """Importance weights and estimators of hindsight policy gradients, as pure functions of arrays.
 
-Goals g are applied to episodes that pursued other goals g'. With rho_t = prod_{k<=t} pi(a_k|s_k,g) / pi(a_k|s_k,g'),
-the gradient is estimated by the sum over goals, episodes and steps of
+Goals g are applied to episodes that pursued other goals g'. With rho_t = prod_{k<=t} pi(a_k|s_k,g)
+/ pi(a_k|s_k,g'), the gradient is estimated by the sum over goals, episodes and steps of
 
-    coefficient_t * grad log pi(a_t|s_t,g),      coefficient_t = sum_{u>=t} weight_u reward_u - baseline,
+coefficient_t * grad log pi(a_t|s_t,g),      coefficient_t = sum_{u>=t} weight_u reward_u -
+baseline,
 
 and the estimators differ in the weights (Rauber et al., "Hindsight policy gradients", 2019):
 
-    plain          1/N                           the pursued goals only: the goal-conditional policy gradient
-    product        rho_last / N                  the paper's Eq. 1: the whole product for every reward
-    per_decision   rho_u / N                     only the actions that led to the reward
-    weighted       rho_u / sum over episodes     the same, self-normalised per goal and step; the default
-    step           pi_g/pi_g' of step u alone    the paper's Appendix D: states are not corrected
+plain          1/N                           the pursued goals only: the goal-conditional policy
+gradient product        rho_last / N                  the paper's Eq. 1: the whole product for every
+reward per_decision   rho_u / N                     only the actions that led to the reward weighted
+rho_u / sum over episodes     the same, self-normalised per goal and step; the default step
+pi_g/pi_g' of step u alone    the paper's Appendix D: states are not corrected
 
-HPG uses these `coefficients`. The learners with a critic use the weight of each step, times an advantage.
+HPG uses these `coefficients`. The learners with a critic use the weight of each step, times an
+advantage.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ Baseline = Literal["none", "value", "td", "paper"]
 
 
 def log_steps(log_pi: Tensor, log_mu: Tensor, alive: Tensor) -> Tensor:
-    """log pi(a_t|s_t,g) / pi(a_t|s_t,g') of each step alone [G, N, T]; 0 where it does not count."""
+    """log pi(a_t|s_t,g) / pi(a_t|s_t,g') of each step alone [G, N, T]; 0 where it does not
+    count."""
     return jnp.where(alive, log_pi - log_mu, 0.0)
 
 
 def log_ratios(log_pi: Tensor, log_mu: Tensor, alive: Tensor, clamp: float | None = None) -> Tensor:
-    """log rho_t [G, N, T] of log pi(a|s,g) [G, N, T] and log pi(a|s,g') [N, T]; gradients are stopped.
+    """log rho_t [G, N, T] of log pi(a|s,g) [G, N, T] and log pi(a|s,g') [N, T]; gradients are
+    stopped.
 
     Steps that do not count leave it as it was. With `clamp` it is clipped to [-clamp, clamp].
     """
@@ -45,7 +49,8 @@ def log_ratios(log_pi: Tensor, log_mu: Tensor, alive: Tensor, clamp: float | Non
 
 
 def weights(log_rho: Tensor, outcome: Outcome, estimator: Estimator) -> Tensor:
-    """The weight of each step's reward [G, N, T], from log rho [G, N, T]; 0 where a step does not count."""
+    """The weight of each step's reward [G, N, T], from log rho [G, N, T]; 0 where a step does
+    not count."""
     alive = outcome.alive
     episodes = alive.shape[-2]
     if estimator == "plain":
@@ -61,9 +66,11 @@ def weights(log_rho: Tensor, outcome: Outcome, estimator: Estimator) -> Tensor:
 
 
 def shares(log_rho: Tensor, present: Tensor) -> Tensor:
-    """rho divided by its sum over the episodes present, per goal and step: no overflow, however large rho is.
+    """rho divided by its sum over the episodes present, per goal and step: no overflow, however
+    large rho is.
 
-    Episodes that have reached the goal before are present: without them, late rewards would count for too much.
+    Episodes that have reached the goal before are present: without them, late rewards would
+    count for too much.
     """
     largest = jnp.max(log_rho, axis=-2, keepdims=True, where=present, initial=-jnp.inf)
     rho = jnp.where(present, jnp.exp(log_rho - jnp.where(jnp.isfinite(largest), largest, 0.0)), 0.0)
@@ -72,10 +79,12 @@ def shares(log_rho: Tensor, present: Tensor) -> Tensor:
 
 
 def chosen_anyway(hit: Tensor, asked: Tensor) -> Tensor:
-    """[G, N, 1]: the goal would be one of the batch's without this episode: others reach it, too, or it was `asked`.
+    """[G, N, 1]: the goal would be one of the batch's without this episode: others reach it, too,
+    or it was `asked`.
 
-    Goals are chosen because they were reached. Where only this episode has reached one, that selects its actions, and a
-    baseline no longer adds nothing on average: it takes away part of what hindsight teaches. Elsewhere it is unbiased.
+    Goals are chosen because they were reached. Where only this episode has reached one, that
+    selects its actions, and a baseline no longer adds nothing on average: it takes away part of
+    what hindsight teaches. Elsewhere it is unbiased.
     """
     reached = hit.any(axis=-1)
     return (asked[:, None] | (reached.sum(axis=-1, keepdims=True) - reached > 0))[..., None]
@@ -100,20 +109,28 @@ def where_it_continues(value: Tensor, outcome: Outcome) -> Tensor:
 
 
 def with_tails(outcome: Outcome, value: Tensor, gamma: float) -> Tensor:
-    """The rewards [G, N, T]; where an episode ended at the goal that it pursued, before it reached this one, the value
-    [G, N, T+1] of its last state is added to the last, for what would have followed."""
-    still_alive = jnp.concatenate([outcome.alive[..., 1:], jnp.zeros_like(outcome.alive[..., :1])], axis=-1)
+    """The rewards [G, N, T]; where an episode ended at the goal that it pursued, before it
+    reached this one, the value [G, N, T+1] of its last state is added to the last, for what
+    would have followed."""
+    still_alive = jnp.concatenate(
+        [outcome.alive[..., 1:], jnp.zeros_like(outcome.alive[..., :1])], axis=-1
+    )
     return outcome.reward + jnp.where(outcome.goes_on & ~still_alive, gamma * value[..., 1:], 0.0)
 
 
 def coefficients(
-    weight: Tensor, reward: Tensor, gamma: float = 1.0, value: Tensor | None = None, baseline: Baseline = "none"
+    weight: Tensor,
+    reward: Tensor,
+    gamma: float = 1.0,
+    value: Tensor | None = None,
+    baseline: Baseline = "none",
 ) -> Tensor:
     """What multiplies grad log pi(a_t|s_t,g) [G, N, T].
 
-    weight, reward [G, N, T]; value [G, N, T+1] of the states, 0 where nothing follows. Baselines: `value` subtracts
-    weight_t V(s_t,g,t); `td` puts the TD error r + gamma V(s') - V(s) in the place of every reward, so that what later
-    weights multiply is small; `paper` subtracts V of every later state inside the sum, which is Eq. 2 literally.
+    weight, reward [G, N, T]; value [G, N, T+1] of the states, 0 where nothing follows.
+    Baselines: `value` subtracts weight_t V(s_t,g,t); `td` puts the TD error r + gamma V(s') -
+    V(s) in the place of every reward, so that what later weights multiply is small; `paper`
+    subtracts V of every later state inside the sum, which is Eq. 2 literally.
     """
     if baseline == "none" or value is None:
         return to_go(weight * reward, gamma)
@@ -127,10 +144,11 @@ def coefficients(
 def advantages(
     log_step: Tensor, outcome: Outcome, value: Tensor, gamma: float, gae_lambda: float
 ) -> tuple[Tensor, Tensor]:
-    """Advantages and value targets [G, N, T] by V-trace (Espeholt et al., 2018): ratios above 1 are cut to 1.
+    """Advantages and value targets [G, N, T] by V-trace (Espeholt et al., 2018): ratios above 1 are
+    cut to 1.
 
-    log_step: log pi_g/pi_g' of each step; value [G, N, T+1]. Without hindsight all ratios are 1, and this is
-    generalised advantage estimation with lambda = gae_lambda.
+    log_step: log pi_g/pi_g' of each step; value [G, N, T+1]. Without hindsight all ratios are 1,
+    and this is generalised advantage estimation with lambda = gae_lambda.
     """
     reward, alive, _, goes_on = outcome
     ratio = jnp.minimum(jnp.exp(log_step), 1.0)
@@ -151,17 +169,24 @@ def advantages(
 class Diagnostics(NamedTuple):
     """How well the weights serve."""
 
-    effective_sample_size: Tensor  # of the episodes, as a share of those present; mean over goals and steps
+    effective_sample_size: (
+        Tensor  # of the episodes, as a share of those present; mean over goals and steps
+    )
     largest_ratio: Tensor  # log10 of the largest rho
     goals_with_signal: Tensor  # share of the goals that any episode reached
 
 
-def diagnostics(log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, shared: bool = True) -> Diagnostics:
-    """Diagnostics of log rho [G, N, T], over the goals in use [G]. Not `shared`: every episode has its own goal."""
+def diagnostics(
+    log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, shared: bool = True
+) -> Diagnostics:
+    """Diagnostics of log rho [G, N, T], over the goals in use [G]. Not `shared`: every episode
+    has its own goal."""
     counts, present = (x & used[:, None, None] for x in (outcome.alive, outcome.present))
     share = shares(log_rho, present)
     anyone, number = counts.any(axis=-2), present.sum(axis=-2)
-    size = jnp.where(anyone, 1.0 / jnp.maximum(jnp.sum(share**2, axis=-2), 1e-9) / jnp.maximum(number, 1), 0.0)
+    size = jnp.where(
+        anyone, 1.0 / jnp.maximum(jnp.sum(share**2, axis=-2), 1e-9) / jnp.maximum(number, 1), 0.0
+    )
     largest = jnp.max(log_rho, where=counts, initial=-jnp.inf)
     reached = (hit & counts).any(axis=-1)
     signal = reached.any(axis=-1).sum() / jnp.maximum(used.sum(), 1) if shared else reached.mean()
@@ -169,21 +194,27 @@ def diagnostics(log_rho: Tensor, outcome: Outcome, hit: Tensor, used: Tensor, sh
     return Diagnostics(size.sum() / jnp.maximum(anyone.sum(), 1), largest, signal)
 
 
-# Fewer rows for the same gradient. A batch has goals x episodes x steps rows, most of which weigh next to
-# nothing. Their weights need one forward pass; the gradient then needs only the rows that matter.
+# Fewer rows for the same gradient. A batch has goals x episodes x steps rows, most of which weigh
+# next to nothing. Their weights need one forward pass; the gradient then needs only the rows that
+# matter.
 
 
 def systematic(mass: Tensor, count: int, key: Tensor) -> Tensor:
-    """`count` indices, each row i drawn count * mass_i / sum(mass) times, rounded up or down at random: unbiased."""
+    """`count` indices, each row i drawn count * mass_i / sum(mass) times, rounded up or down at
+    random: unbiased."""
     total = jnp.cumsum(mass)
     ticks = (jnp.arange(count) + jax.random.uniform(key)) / count * total[-1]
     return jnp.minimum(jnp.searchsorted(total, ticks, side="right"), len(mass) - 1)
 
 
-def chosen_rows(coefficient: Tensor, count: int, key: Tensor, mass: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as they are, if 0.
+def chosen_rows(
+    coefficient: Tensor, count: int, key: Tensor, mass: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Indices into coefficients [R], and new coefficients that have the same expected sum. All, as
+    they are, if 0.
 
-    Rows are drawn in proportion to `mass`, which is not 0 where the coefficient is not; by default its magnitude.
+    Rows are drawn in proportion to `mass`, which is not 0 where the coefficient is not; by
+    default its magnitude.
     """
     if count == 0 or count >= len(coefficient):
         return jnp.arange(len(coefficient)), coefficient

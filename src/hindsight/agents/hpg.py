@@ -1,4 +1,5 @@
-"""Hindsight policy gradient (Rauber et al., 2019): a step of Adam along the estimated gradient, or some, per batch."""
+"""Hindsight policy gradient (Rauber et al., 2019): a step of Adam along the estimated gradient,
+or some, per batch."""
 
 from __future__ import annotations
 
@@ -39,14 +40,19 @@ class HPGConfig(OnPolicyAgentConfig):
     baseline: Literal["none", "value", "td", "paper"] = "none"
     """None, V(s,g,t), TD errors in the place of rewards, or the paper's Eq. 2 literally."""
     updates: Count = 1
-    """Steps of Adam per batch; importance weights are computed anew for each, which needs hindsight if it is not 1."""
+    """Steps of Adam per batch; importance weights are computed anew for each, which needs
+    hindsight if it is not 1."""
 
     def check(self) -> None:
         if self.updates > 1 and not self.hindsight:
-            raise HindsightError("agent.updates above 1 needs importance weights: leave agent.hindsight on")
+            raise HindsightError(
+                "agent.updates above 1 needs importance weights: leave agent.hindsight on"
+            )
         if self.baseline == "none":
             why = "without an agent.baseline"
-            refuse_changes(self, ("critic_learning_rate", "critic_updates", "leave_one_out"), "agent.", why)
+            refuse_changes(
+                self, ("critic_learning_rate", "critic_updates", "leave_one_out"), "agent.", why
+            )
 
 
 class HPG(PolicyGradient):
@@ -76,8 +82,12 @@ class HPG(PolicyGradient):
         log_pi = self.log_prob(self.distribution(state.policy, inputs[..., :-1, :]), batch.action)
         log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
         weight = weights(log_rho, result, self.estimator) * goal_shares(batch.used)
-        subtracted = value if value is None or config.baseline == "paper" else jnp.where(free, value, 0.0)
-        reward = result.reward if config.baseline != "value" else with_tails(result, value, config.gamma)
+        subtracted = (
+            value if value is None or config.baseline == "paper" else jnp.where(free, value, 0.0)
+        )
+        reward = (
+            result.reward if config.baseline != "value" else with_tails(result, value, config.gamma)
+        )
         coefficient = coefficients(weight, reward, config.gamma, subtracted, config.baseline)
         rows, coefficient = chosen_rows(coefficient.ravel(), config.rows, key)
         action = jnp.broadcast_to(batch.action, (*log_pi.shape, *batch.action.shape[2:]))
@@ -91,7 +101,9 @@ class HPG(PolicyGradient):
             return -gain - state.rates.entropy * entropy, entropy
 
         gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
-        policy, policy_optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+        policy, policy_optimizer = adam_step(
+            state.policy, gradient, state.policy_optimizer, state.rates.policy
+        )
         state = state._replace(policy=policy, policy_optimizer=policy_optimizer)
         metrics = diagnostics(log_rho, result, batch.hit, batch.used, config.hindsight)._asdict()
         metrics |= {"entropy": entropy}
@@ -102,7 +114,9 @@ class HPG(PolicyGradient):
         log_step = log_steps(log_pi, batch.log_prob, result.alive)
         _, target = advantages(log_step, result, value, config.gamma, 1.0)
         learnt = (weight * free).ravel()
-        rows, learnt = chosen_rows(learnt / jnp.maximum(learnt.sum(), 1e-9), config.rows, jax.random.fold_in(key, 1))
+        rows, learnt = chosen_rows(
+            learnt / jnp.maximum(learnt.sum(), 1e-9), config.rows, jax.random.fold_in(key, 1)
+        )
         states = inputs[..., :-1, :].reshape(-1, inputs.shape[-1])[rows]
         targets = CriticBatch(states, time[..., :-1].ravel()[rows], target.ravel()[rows], learnt)
         state, fitted = self.fit_critic(state, targets)

@@ -13,11 +13,16 @@ from hindsight.types import Tensor
 
 
 def td_target(
-    reward: Tensor, terminated: Tensor, next_value: Tensor, gamma: float, returns: tuple[float, float] | None
+    reward: Tensor,
+    terminated: Tensor,
+    next_value: Tensor,
+    gamma: float,
+    returns: tuple[float, float] | None,
 ) -> jax.Array:
     """r + gamma (1 - terminated) Q'(s'||g, .), clipped to the possible returns.
 
-    Truncation does not end the value: Q knows no time. (V of the policy gradients does: `goal_batch.outcome`.)
+    Truncation does not end the value: Q knows no time. (V of the policy gradients does:
+    `goal_batch.outcome`.)
     """
     target = reward + gamma * (1.0 - terminated) * next_value
     return target if returns is None else jnp.clip(target, *returns)
@@ -29,12 +34,15 @@ def td_loss(td_error: Tensor, weight: Tensor, kind: str) -> jax.Array:
     return jnp.mean(weight * losses)
 
 
-def adam_step(params: Params, gradient: Params, optimizer: Any, learning_rate: Tensor) -> tuple[Params, Any]:
+def adam_step(
+    params: Params, gradient: Params, optimizer: Any, learning_rate: Tensor
+) -> tuple[Params, Any]:
     """Parameters and optimiser state after one step of Adam."""
     direction, optimizer = optax.scale_by_adam().update(gradient, optimizer)
     return jax.tree.map(lambda p, d: p - learning_rate * d, params, direction), optimizer
 
 
 def kept(updates: Tensor, tau: float, interval: int) -> Tensor:
-    """What target networks keep of themselves after this many updates: 1 - tau every `interval` of them, else all."""
+    """What target networks keep of themselves after this many updates: 1 - tau every `interval`
+    of them, else all."""
     return jnp.where(updates % interval == 0, 1.0 - tau, 1.0)

@@ -1,4 +1,5 @@
-"""What all policy gradients share: the policy (categorical or Gaussian), a critic V(s, g, t), and how it is fitted."""
+"""What all policy gradients share: the policy (categorical or Gaussian), a critic V(s, g, t),
+and how it is fitted."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class CriticBatch(NamedTuple):
 
 
 class StochasticPolicy(Agent):
-    """A categorical policy for discrete actions, else a Gaussian, which acts in units of half the action range."""
+    """A categorical policy for discrete actions, else a Gaussian, which acts in units of half
+    the action range."""
 
     config: Any
 
@@ -61,7 +63,9 @@ class StochasticPolicy(Agent):
     @property
     def _policy(self) -> MLP:
         outputs = self.shapes.actions.choices if self.discrete else self.shapes.actions.dim
-        return self.network(outputs, tanh=True, output_scale=0.01)  # nearly uniform: ratios start near 1
+        return self.network(
+            outputs, tanh=True, output_scale=0.01
+        )  # nearly uniform: ratios start near 1
 
     @property
     def num_inputs(self) -> int:
@@ -75,10 +79,14 @@ class StochasticPolicy(Agent):
         network = self._policy.init(key, jnp.zeros((1, self.num_inputs)))
         if self.discrete:
             return {"network": network}
-        return {"network": network, "log_std": jnp.full(self.shapes.actions.dim, np.log(self.config.init_std))}
+        return {
+            "network": network,
+            "log_std": jnp.full(self.shapes.actions.dim, np.log(self.config.init_std)),
+        }
 
     def distribution(self, policy: Params, inputs: Tensor) -> Tensor:
-        """The action distribution: log-probabilities [..., choices], or mean and log deviation [..., 2a]."""
+        """The action distribution: log-probabilities [..., choices], or mean and log deviation
+        [..., 2a]."""
         output: Tensor = self._policy.apply(policy["network"], inputs)
         if self.discrete:
             return jax.nn.log_softmax(output)
@@ -102,14 +110,19 @@ class StochasticPolicy(Agent):
         if self.discrete:
             return jnp.sum(jnp.exp(old) * (old - new), axis=-1)
         (m0, l0), (m1, l1) = jnp.split(old, 2, axis=-1), jnp.split(new, 2, axis=-1)
-        return jnp.sum(l1 - l0 + 0.5 * (jnp.exp(2 * (l0 - l1)) + (m0 - m1) ** 2 * jnp.exp(-2 * l1) - 1.0), axis=-1)
+        return jnp.sum(
+            l1 - l0 + 0.5 * (jnp.exp(2 * (l0 - l1)) + (m0 - m1) ** 2 * jnp.exp(-2 * l1) - 1.0),
+            axis=-1,
+        )
 
     def drawn(self, distribution: Tensor, key: Tensor) -> Tensor:
         """An action of each distribution."""
         if self.discrete:
             return jax.random.categorical(key, distribution)
         mean, log_std = jnp.split(distribution, 2, axis=-1)
-        return self.shapes.actions.from_unit(mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape))
+        return self.shapes.actions.from_unit(
+            mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+        )
 
     def actor_params(self, state: Any) -> Params:
         return state.policy
@@ -128,7 +141,8 @@ class StochasticPolicy(Agent):
 
 
 class PolicyGradient(StochasticPolicy):
-    """A learner from a batch of episodes under goals that they achieved. Its critic is a V that knows the time."""
+    """A learner from a batch of episodes under goals that they achieved. Its critic is a V that
+    knows the time."""
 
     config: OnPolicyAgentConfig
     sparse_only = True
@@ -147,27 +161,36 @@ class PolicyGradient(StochasticPolicy):
         critic = self._critic.init(second, jnp.zeros((1, self.num_inputs + 1)))
         adam, zero = optax.scale_by_adam(), np.float32(0)
         scale = self.shapes.no_scale()
-        return State(policy, critic, adam.init(policy), adam.init(critic), scale, Rates(zero, zero, zero))
+        return State(
+            policy, critic, adam.init(policy), adam.init(critic), scale, Rates(zero, zero, zero)
+        )
 
     def rates(self, progress: float) -> Rates:
         c = self.config
-        return Rates(c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress))
+        return Rates(
+            c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
+        )
 
     def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
-        """A new state and metrics, after learning from episodes under goals. To be jitted by the caller."""
+        """A new state and metrics, after learning from episodes under goals. To be jitted by the
+        caller."""
         raise NotImplementedError
 
     def value(self, critic: Params, inputs: Tensor, time: Tensor) -> Tensor:
         """V(s, g, t) [...], with time as a share of the horizon [...]."""
-        values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, time[..., None]], axis=-1))
+        values: Tensor = self._critic.apply(
+            critic, jnp.concatenate([inputs, time[..., None]], axis=-1)
+        )
         return values[..., 0]
 
     def goal_inputs(self, scale: Scale, batch: GoalBatch) -> tuple[Tensor, Tensor]:
-        """Network inputs [G, N, T+1, i] of every state under every goal, and times [G, N, T+1] as shares of the
-        horizon."""
+        """Network inputs [G, N, T+1, i] of every state under every goal, and times [G, N, T+1]
+        as shares of the horizon."""
         goals, (episodes, states) = batch.goal.shape[0], batch.observation.shape[:2]
         observation = jnp.broadcast_to(batch.observation, (goals, *batch.observation.shape))
-        goal = jnp.broadcast_to(batch.goal[:, :, None], (goals, episodes, states, batch.goal.shape[-1]))
+        goal = jnp.broadcast_to(
+            batch.goal[:, :, None], (goals, episodes, states, batch.goal.shape[-1])
+        )
         time = jnp.broadcast_to(jnp.arange(states) / (states - 1), (goals, episodes, states))
         return self.inputs(scale, observation, goal), time
 
@@ -182,15 +205,19 @@ class PolicyGradient(StochasticPolicy):
         return chosen_anyway(batch.hit, batch.asked)
 
     def pursued_entropy(self, policy: Params, scale: Scale, batch: GoalBatch) -> Tensor:
-        """Mean entropy of the policy as it explored: in the states of the episodes, under the goals they pursued."""
+        """Mean entropy of the policy as it explored: in the states of the episodes, under the
+        goals they pursued."""
         observation = batch.observation[:, :-1]
-        goal = jnp.broadcast_to(batch.pursued[:, None], (*observation.shape[:2], batch.pursued.shape[-1]))
+        goal = jnp.broadcast_to(
+            batch.pursued[:, None], (*observation.shape[:2], batch.pursued.shape[-1])
+        )
         entropy = self.entropy(self.distribution(policy, self.inputs(scale, observation, goal)))
         happened = jnp.arange(observation.shape[1]) < batch.length[:, None]
         return jnp.sum(jnp.where(happened, entropy, 0.0)) / jnp.sum(happened)
 
     def fit_critic(self, state: State, batch: CriticBatch) -> tuple[State, Metrics]:
-        """`critic_updates` steps of Adam on the weighted squared error of the critic; also that error before them."""
+        """`critic_updates` steps of Adam on the weighted squared error of the critic; also that
+        error before them."""
 
         def loss(critic: Params) -> Tensor:
             error = batch.target - self.value(critic, batch.inputs, batch.time)
@@ -198,7 +225,9 @@ class PolicyGradient(StochasticPolicy):
 
         def step(state: State, _: None) -> tuple[State, Tensor]:
             error, gradient = jax.value_and_grad(loss)(state.critic)
-            critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, state.rates.critic)
+            critic, optimizer = adam_step(
+                state.critic, gradient, state.critic_optimizer, state.rates.critic
+            )
             return state._replace(critic=critic, critic_optimizer=optimizer), error
 
         state, errors = jax.lax.scan(step, state, None, self.config.critic_updates)

@@ -1,6 +1,8 @@
-"""Proximal policy optimisation with hindsight: min(q A, clip(q) A), q = pi_new/pi_old under the same hindsight goal.
+"""Proximal policy optimisation with hindsight: min(q A, clip(q) A), q = pi_new/pi_old under the
+same hindsight goal.
 
-The importance weights of the goals (old policy, pursued to hindsight goal) are fixed and stay outside of the clip.
+The importance weights of the goals (old policy, pursued to hindsight goal) are fixed and stay
+outside of the clip.
 """
 
 from __future__ import annotations
@@ -55,19 +57,28 @@ class PPO(ActorCritic):
                 entropy = self.pursued_entropy(policy, state.scale, batch)
                 log_ratio = self.log_prob(distribution, part.action) - part.log_prob
                 gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
-                # Minibatches count alike, whatever their rows weigh together; the entropy is that of the batch.
-                return -gain / jnp.maximum(part.weight.sum(), 1e-9) - state.rates.entropy * entropy, entropy
+                # Minibatches count alike, whatever their rows weigh together; the entropy is that
+                # of the batch.
+                return -gain / jnp.maximum(
+                    part.weight.sum(), 1e-9
+                ) - state.rates.entropy * entropy, entropy
 
             gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
-            policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+            policy, optimizer = adam_step(
+                state.policy, gradient, state.policy_optimizer, state.rates.policy
+            )
             return state._replace(policy=policy, policy_optimizer=optimizer), entropy
 
         def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
             size = len(rows.weight) // config.minibatches
             shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
-            parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
+            parts = jax.tree.map(
+                lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
+            )
             return jax.lax.scan(step, state, parts)
 
         state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
         state, fitted = self.fit(state, rows)
-        return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | self.change(state.policy, rows)
+        return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | self.change(
+            state.policy, rows
+        )

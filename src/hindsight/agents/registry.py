@@ -1,4 +1,5 @@
-"""The one list of learners. To add one: write its file, and add a line here. Nothing is imported before it is used."""
+"""The one list of learners. To add one: write its file, and add a line here. Nothing is imported
+before it is used."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ AGENTS = OFF_POLICY | ON_POLICY
 def agent_class(method: str) -> type[Agent]:
     """The learner of a name."""
     if method not in AGENTS:
-        raise HindsightError(f"unknown method {method!r}: choose from {', '.join(AGENTS)}.{nearest(method, AGENTS)}")
+        raise HindsightError(
+            f"unknown method {method!r}: choose from {', '.join(AGENTS)}.{nearest(method, AGENTS)}"
+        )
     module, name = AGENTS[method].split(".")
     found: type[Agent] = getattr(import_module(f"hindsight.agents.{module}"), name)
     return found
@@ -54,9 +57,14 @@ def make_agent(config: AgentConfig, spec: GoalEnvSpec) -> Agent:
     kind, has = agent_class(config.method), "discrete" if spec.actions.discrete else "continuous"
     if kind.acts not in ("any", has):
         use = "dqn" if spec.actions.discrete else "ddpg"
-        raise HindsightError(f"{config.method} does not fit {spec.id}, whose actions are {has}: use {use}")
+        raise HindsightError(
+            f"{config.method} does not fit {spec.id}, whose actions are {has}: use {use}"
+        )
     if kind.sparse_only and spec.success_reward is None:
-        raise HindsightError(f"{config.method} learns from goals reached or not; the reward of {spec.id} is not sparse")
+        raise HindsightError(
+            f"{config.method} learns from goals reached or not; the reward of {spec.id} is not "
+            "sparse"
+        )
     return kind(config, Shapes.of(spec, config.gamma))
 
 

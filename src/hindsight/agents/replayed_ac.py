@@ -1,13 +1,16 @@
-"""An off-policy actor-critic: Q learns from replay with hindsight, and a stochastic policy from Q by clipped steps.
+"""An off-policy actor-critic: Q learns from replay with hindsight, and a stochastic policy from Q
+by clipped steps.
 
-Where an episode hardly ever reaches a goal by chance, a batch of episodes does not tell what goals are worth. All
-episodes so far do, replayed with hindsight. The policy then learns by the paper's Appendix D in its first form,
+Where an episode hardly ever reaches a goal by chance, a batch of episodes does not tell what goals
+are worth. All episodes so far do, replayed with hindsight. The policy then learns by the paper's
+Appendix D in its first form,
 
     L(pi) = E_{g, s ~ rho, a ~ pi_g} A^{pi'_g}(s, a),
 
-in replayed states under hindsight goals, with actions drawn anew: no ratio must correct what another goal made of them.
-Its steps are clipped as PPO's are, but nothing about it is on-policy. Q counts -(1 - gamma) for every step that is not
-at the goal and goes on beyond the time limit: it lies in [-1, 0].
+in replayed states under hindsight goals, with actions drawn anew: no ratio must correct what
+another goal made of them. Its steps are clipped as PPO's are, but nothing about it is on-policy.
+Q counts -(1 - gamma) for every step that is not at the goal and goes on beyond the time limit:
+it lies in [-1, 0].
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ from hindsight.types import Array, Floats, Tensor
 
 @dataclass(frozen=True)
 class ReplayedACConfig(OffPolicyAgentConfig):
-    """Off-policy actor-critic: Q from replay, a stochastic policy by clipped steps in replayed states."""
+    """Off-policy actor-critic: Q from replay, a stochastic policy by clipped steps in replayed
+    states."""
 
     method: Annotated[str, Suppress] = "replayed-ac"
     tau: Share = 0.005
@@ -92,12 +96,14 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
     config: ReplayedACConfig
     sparse_only = True
 
-    # ------------------------------------------------------------------------------------------------------- networks
+    # ------------------------------------------------------------------------------------ networks
 
     @property
     def _critic(self) -> MLP:
         outputs = self.shapes.actions.choices if self.discrete else 1
-        return self.network(outputs, output_scale=0.01)  # 0 is the best there is: it tries what is new
+        return self.network(
+            outputs, output_scale=0.01
+        )  # 0 is the best there is: it tries what is new
 
     def init(self, key: Tensor) -> State:
         first, second = jax.random.split(key)
@@ -106,11 +112,15 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         adam, zero = optax.scale_by_adam(), np.float32(0)
         optimizers = adam.init(policy), adam.init(critic)
         updates, rates = jnp.zeros((), jnp.int32), Rates(zero, zero, zero)
-        return State(policy, critic, copy_of(critic), *optimizers, updates, self.shapes.no_scale(), rates)
+        return State(
+            policy, critic, copy_of(critic), *optimizers, updates, self.shapes.no_scale(), rates
+        )
 
     def rates(self, progress: float) -> Rates:
         c = self.config
-        return Rates(c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress))
+        return Rates(
+            c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
+        )
 
     def action_value(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
         """Q(s, a, g) [...], of actions as episodes hold them; what counts is what the env gets."""
@@ -120,21 +130,24 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         return self._continuous_value(critic, inputs, self.shapes.actions.to_unit(action))
 
     def state_value(self, critic: Params, inputs: Tensor, distribution: Tensor) -> Tensor:
-        """V(s, g) [...] of a policy: the mean over its actions, or, if it is Gaussian, the value of its mean action,
-        without its noise."""
+        """V(s, g) [...] of a policy: the mean over its actions, or, if it is Gaussian, the value
+        of its mean action, without its noise."""
         if self.discrete:
             values: Tensor = self._critic.apply(critic, inputs)
             return jnp.sum(jnp.exp(distribution) * values, axis=-1)
         return self._continuous_value(critic, inputs, jnp.split(distribution, 2, axis=-1)[0])
 
     def _continuous_value(self, critic: Params, inputs: Tensor, unit: Tensor) -> Tensor:
-        values: Tensor = self._critic.apply(critic, jnp.concatenate([inputs, jnp.clip(unit, -1.0, 1.0)], axis=-1))
+        values: Tensor = self._critic.apply(
+            critic, jnp.concatenate([inputs, jnp.clip(unit, -1.0, 1.0)], axis=-1)
+        )
         return values[..., 0]
 
-    # ----------------------------------------------------------------------------------------------------- the critic
+    # ---------------------------------------------------------------------------------- the critic
 
     def td_errors(self, state: State, batch: Batch) -> TDErrors:
-        """-(1 - gamma) [not at the goal] + gamma V'(s'||g) - Q(s||g, a) and Q(s||g, a), both [B]."""
+        """-(1 - gamma) [not at the goal] + gamma V'(s'||g) - Q(s||g, a) and Q(s||g, a), both
+        [B]."""
         return self._td_errors(state.critic, state, batch)
 
     def _td_errors(self, critic: Params, state: State, batch: Batch) -> TDErrors:
@@ -143,7 +156,9 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         after = self.inputs(state.scale, batch.next_observation, batch.goal)
         next_value = self.state_value(state.target, after, self.distribution(state.policy, after))
         target = td_target((1.0 - gamma) * missed, batch.terminated, next_value, gamma, (-1.0, 0.0))
-        value = self.action_value(critic, self.inputs(state.scale, batch.observation, batch.goal), batch.action)
+        value = self.action_value(
+            critic, self.inputs(state.scale, batch.observation, batch.goal), batch.action
+        )
         return TDErrors(jax.lax.stop_gradient(target) - value, value)
 
     def update(self, state: State, batch: Batch, key: Tensor) -> tuple[State, TDErrors, Metrics]:
@@ -151,17 +166,23 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
 
         def loss(critic: Params) -> tuple[Tensor, TDErrors]:
             td = self._td_errors(critic, state, batch)
-            return td_loss(td.error, importance_weights(batch.importance, batch.beta), "squared"), td
+            return td_loss(
+                td.error, importance_weights(batch.importance, batch.beta), "squared"
+            ), td
 
         (error, td), gradient = jax.value_and_grad(loss, has_aux=True)(state.critic)
-        critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, state.rates.critic)
+        critic, optimizer = adam_step(
+            state.critic, gradient, state.critic_optimizer, state.rates.critic
+        )
         updates = state.updates + 1
         keep = kept(updates, self.config.tau, self.config.target_update_interval)
         target = average(state.target, critic, keep)
-        state = state._replace(critic=critic, target=target, critic_optimizer=optimizer, updates=updates)
+        state = state._replace(
+            critic=critic, target=target, critic_optimizer=optimizer, updates=updates
+        )
         return state, td, {"critic_loss": error, "q_mean": jnp.mean(td.value)}
 
-    # ----------------------------------------------------------------------------------------------------- the policy
+    # ---------------------------------------------------------------------------------- the policy
 
     def after_updates(self, state: State, batches: Batch, key: Tensor) -> tuple[State, Metrics]:
         """Passes of clipped steps over replayed states, in minibatches."""
@@ -189,13 +210,17 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
                 return -gain - state.rates.entropy * closeness, closeness
 
             gradient, closeness = jax.grad(loss, has_aux=True)(state.policy)
-            policy, optimizer = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+            policy, optimizer = adam_step(
+                state.policy, gradient, state.policy_optimizer, state.rates.policy
+            )
             return state._replace(policy=policy, policy_optimizer=optimizer), closeness
 
         def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
             size = len(inputs) // config.minibatches
             shuffled = jax.random.permutation(key, len(inputs))[: size * config.minibatches]
-            parts = jax.tree.map(lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows)
+            parts = jax.tree.map(
+                lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
+            )
             return jax.lax.scan(step, state, parts)
 
         state, closeness = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
@@ -203,8 +228,9 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         return state, metrics | {"closeness": jnp.mean(closeness), "kl": moved}
 
     def closeness(self, distribution: Tensor) -> Tensor:
-        """How near a policy is to the one without any preference, as a negative KL divergence: its entropy, but for a
-        constant; of a Gaussian, a mean of 0 and its initial deviation are nearest."""
+        """How near a policy is to the one without any preference, as a negative KL divergence:
+        its entropy, but for a constant; of a Gaussian, a mean of 0 and its initial deviation are
+        nearest."""
         if self.discrete:
             return self.entropy(distribution)
         start = jnp.full(self.shapes.actions.dim, np.log(self.config.init_std))
@@ -219,7 +245,9 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
             action, _ = actor.sample(observation, goal, rng)
             if self.discrete:
                 return random(action, rng)
-            mixed: Array = actions.from_unit(random(actions.to_unit(action), rng)).astype(np.float32)
+            mixed: Array = actions.from_unit(random(actions.to_unit(action), rng)).astype(
+                np.float32
+            )
             return mixed
 
         return explore

@@ -1,20 +1,21 @@
-"""Soft actor-critic (Haarnoja et al., 2018, "Algorithms and Applications"): returns and entropy together.
+"""Soft actor-critic (Haarnoja et al., 2018, "Algorithms and Applications"): returns and entropy
+together.
 
-The policy is a Gaussian, squashed by tanh, whose deviation depends on the state. It maximises Q plus
-`temperature` times its entropy. The temperature falls while there is more entropy than
-`target_entropy`, and rises while there is less. The smallest value of the critics is the target. The
-actor that plays is the one that learns: it has no target network.
+The policy is a Gaussian, squashed by tanh, whose deviation depends on the state. It maximises Q
+plus `temperature` times its entropy. The temperature falls while there is more entropy than
+`target_entropy`, and rises while there is less. The smallest value of the critics is the target.
+The actor that plays is the one that learns: it has no target network.
 
-**TD errors.** Each critic has one: the common target minus its own value. `td_error` says which sets
-the priority, the mean of them or the largest. The target needs an action drawn from the policy. Where
-no key is given, as when new pairs get their first priority, the number of updates is the key: the same
-state gives the same errors.
+**TD errors.** Each critic has one: the common target minus its own value. `td_error` says which
+sets the priority, the mean of them or the largest. The target needs an action drawn from the
+policy. Where no key is given, as when new pairs get their first priority, the number of updates is
+the key: the same state gives the same errors.
 
-**Possible returns.** Entropy counts as reward from the next step on, so targets may lie outside of the
-env's returns. On the box [-1, 1]^a entropy is at most a ln 2. A policy that keeps the paper's
-constraint has at least `target_entropy`. With `clip_target` the bounds are those of the env, plus
-gamma / (1 - gamma) times the temperature times these two. They close in on those of the env as the
-temperature falls. Without `entropy_in_target` they are those of the env.
+**Possible returns.** Entropy counts as reward from the next step on, so targets may lie outside
+of the env's returns. On the box [-1, 1]^a entropy is at most a ln 2. A policy that keeps the
+paper's constraint has at least `target_entropy`. With `clip_target` the bounds are those of the
+env, plus gamma / (1 - gamma) times the temperature times these two. They close in on those of
+the env as the temperature falls. Without `entropy_in_target` they are those of the env.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class SACConfig(QLearningConfig):
     td_error: Literal["mean", "largest"] = "mean"
     """Which of the critics' TD errors sets a priority."""
     random_actions: ShareSchedule = Schedule.parse(0.0)
-    """Share of actions drawn uniformly at random while exploring; the others are drawn from the policy."""
+    """Share of actions drawn uniformly at random while exploring; the others are drawn from the
+    policy."""
     random_hold: AtLeastOne = 1.0
     """Steps for which such an action is held, on average."""
 
@@ -89,7 +91,9 @@ class SACConfig(QLearningConfig):
 
     def check(self) -> None:
         if not self.learn_temperature:
-            refuse_changes(self, ("temperature_learning_rate",), "agent.", "as the temperature is not learnt")
+            refuse_changes(
+                self, ("temperature_learning_rate",), "agent.", "as the temperature is not learnt"
+            )
         if self.num_critics == 1:
             refuse_changes(self, ("td_error",), "agent.", "as there is one critic")
 
@@ -119,16 +123,18 @@ class SAC(OffPolicyAgent):
     config: SACConfig
     acts = "continuous"
 
-    # ------------------------------------------------------------------------------------------------------- networks
+    # ------------------------------------------------------------------------------------ networks
 
     @property
     def _actor(self) -> MLP:
-        return MLP(self.config.net_arch, 2 * self.shapes.actions.dim)
+        return self.network(2 * self.shapes.actions.dim)
 
     @property
     def _critic(self) -> MLP:
         config = self.config
-        return MLP(config.net_arch, self.critic_outputs, config.layer_norm, dropout=config.dropout)
+        return self.network(
+            self.critic_outputs, layer_norm=config.layer_norm, dropout=config.dropout
+        )
 
     @property
     def critic_outputs(self) -> int:
@@ -140,7 +146,9 @@ class SAC(OffPolicyAgent):
         inputs, actions = self.shapes.observation + self.shapes.goal, self.shapes.actions.dim
         actor = self._actor.init(actor_key, jnp.zeros((1, inputs)))
         keys = jax.random.split(critic_key, self.config.num_critics)
-        critic = jax.vmap(self._critic.init, in_axes=(0, None))(keys, jnp.zeros((1, inputs + actions)))
+        critic = jax.vmap(self._critic.init, in_axes=(0, None))(
+            keys, jnp.zeros((1, inputs + actions))
+        )
         log_temperature = jnp.log(jnp.float32(self.config.temperature))
         adam, zero = optax.scale_by_adam(), np.float32(0)
         return SACState(
@@ -158,7 +166,11 @@ class SAC(OffPolicyAgent):
 
     def rates(self, progress: float) -> Rates:
         config = self.config
-        schedules = config.actor_learning_rate, config.critic_learning_rate, config.temperature_learning_rate
+        schedules = (
+            config.actor_learning_rate,
+            config.critic_learning_rate,
+            config.temperature_learning_rate,
+        )
         return Rates(*(schedule(progress) for schedule in schedules))
 
     def drawn(self, actor: Params, inputs: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,15 +180,20 @@ class SAC(OffPolicyAgent):
         before = mean + jnp.exp(log_std) * noise
         return jnp.tanh(before), squashed_log_prob(jnp, noise, log_std, before)
 
-    def critics(self, critic: Params, inputs: Tensor, action: Tensor, key: Tensor | None = None) -> Tensor:
-        """What all critics say [critics, B, outputs] of actions in [-1, 1]; with a key, under dropout."""
+    def critics(
+        self, critic: Params, inputs: Tensor, action: Tensor, key: Tensor | None = None
+    ) -> Tensor:
+        """What all critics say [critics, B, outputs] of actions in [-1, 1]; with a key, under
+        dropout."""
         joined = jnp.concatenate([inputs, action], axis=-1)
         if key is None or self.config.dropout == 0:
             return jax.vmap(lambda one: self._critic.apply(one, joined))(critic)
         keys = jax.random.split(key, self.config.num_critics)
-        return jax.vmap(lambda one, key: self._critic.apply(one, joined, True, rngs={"dropout": key}))(critic, keys)
+        return jax.vmap(
+            lambda one, key: self._critic.apply(one, joined, True, rngs={"dropout": key})
+        )(critic, keys)
 
-    # --------------------------------------------------------------- what is made of the critics: TQC has it otherwise
+    # ------------------------------------------- what is made of the critics: TQC has it otherwise
 
     def next_values(self, outputs: Tensor) -> Tensor:
         """Values [B, 1] that targets are made of: the smallest."""
@@ -190,17 +207,22 @@ class SAC(OffPolicyAgent):
         """Mean loss of the TD errors, importance-weighted by [B], summed over the critics."""
         return len(outputs) * td_loss((target - outputs)[..., 0], weight, self.config.loss)
 
-    # --------------------------------------------------------------------------------------------------------- losses
+    # -------------------------------------------------------------------------------------- losses
 
-    def target(self, state: SACState, batch: Batch, key: Tensor, dropout: Tensor | None = None) -> Tensor:
-        """r + gamma (min_i Q'_i(s'||g, a') - temperature log pi(a'|s'||g)) [B, n], with a' drawn from the policy."""
+    def target(
+        self, state: SACState, batch: Batch, key: Tensor, dropout: Tensor | None = None
+    ) -> Tensor:
+        """r + gamma (min_i Q'_i(s'||g, a') - temperature log pi(a'|s'||g)) [B, n], with a' drawn
+        from the policy."""
         inputs = self.inputs(state.scale, batch.next_observation, batch.goal)
         action, log_prob = self.drawn(state.actor, inputs, key)
         next_values = self.next_values(self.critics(state.target_critic, inputs, action, dropout))
         if self.config.entropy_in_target:
             next_values = next_values - jnp.exp(state.log_temperature) * log_prob[:, None]
         reward, terminated = batch.reward[:, None], batch.terminated[:, None]
-        return td_target(reward, terminated, next_values, self.shapes.gamma, self.bounds(state.log_temperature))
+        return td_target(
+            reward, terminated, next_values, self.shapes.gamma, self.bounds(state.log_temperature)
+        )
 
     def bounds(self, log_temperature: Tensor) -> tuple[Tensor, Tensor] | None:
         """Smallest and largest target, if there are such: see above."""
@@ -221,24 +243,35 @@ class SAC(OffPolicyAgent):
         target = self.target(state, batch, jax.random.fold_in(jax.random.key(0), state.updates))
         return self._together(self._outputs(state.critic, state, batch), target)
 
-    def _outputs(self, critic: Params, state: SACState, batch: Batch, dropout: Tensor | None = None) -> Tensor:
+    def _outputs(
+        self, critic: Params, state: SACState, batch: Batch, dropout: Tensor | None = None
+    ) -> Tensor:
         """What all critics say of the batch [critics, B, outputs]."""
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
         return self.critics(critic, inputs, self.shapes.actions.to_unit(batch.action), dropout)
 
     def _together(self, outputs: Tensor, target: Tensor) -> TDErrors:
-        """One TD error and value for each transition [B], of means over a critic's outputs and over targets."""
+        """One TD error and value for each transition [B], of means over a critic's outputs and
+        over targets."""
         values = jnp.mean(outputs, axis=-1)
         errors = jnp.mean(target, axis=-1) - values
         error = jnp.mean(errors, axis=0)
         if self.config.td_error == "largest":
-            error = jnp.take_along_axis(errors, jnp.argmax(jnp.abs(errors), axis=0)[None], axis=0)[0]
+            error = jnp.take_along_axis(errors, jnp.argmax(jnp.abs(errors), axis=0)[None], axis=0)[
+                0
+            ]
         return TDErrors(error, jnp.mean(values, axis=0))
 
     def actor_loss(
-        self, actor: Params, state: SACState, batch: Batch, key: Tensor, dropout: Tensor | None = None
+        self,
+        actor: Params,
+        state: SACState,
+        batch: Batch,
+        key: Tensor,
+        dropout: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """temperature log pi(a|s||g) - Q(s||g, a), averaged; also the entropy and the mean absolute action."""
+        """temperature log pi(a|s||g) - Q(s||g, a), averaged; also the entropy and the mean
+        absolute action."""
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
         action, log_prob = self.drawn(actor, inputs, key)
         value = self.actor_values(self.critics(state.critic, inputs, action, dropout))
@@ -250,9 +283,11 @@ class SAC(OffPolicyAgent):
         """Its slope is the entropy that is too much: then the temperature falls."""
         return log_temperature * (entropy - self.target_entropy)
 
-    # --------------------------------------------------------------------------------------------------------- update
+    # -------------------------------------------------------------------------------------- update
 
-    def update(self, state: SACState, batch: Batch, key: Tensor) -> tuple[SACState, TDErrors, Metrics]:
+    def update(
+        self, state: SACState, batch: Batch, key: Tensor
+    ) -> tuple[SACState, TDErrors, Metrics]:
         config, rates = self.config, state.rates
         next_key, actor_key, *dropout = jax.random.split(key, 5)
         target = self.target(state, batch, next_key, dropout[0])
@@ -262,17 +297,30 @@ class SAC(OffPolicyAgent):
             outputs = self._outputs(critic, state, batch, dropout[1])
             return self.critic_loss(outputs, target, weight), self._together(outputs, target)
 
-        (critic_loss_now, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        critic, critic_optimizer = adam_step(state.critic, gradient, state.critic_optimizer, rates.critic)
+        (critic_loss_now, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
+            state.critic
+        )
+        critic, critic_optimizer = adam_step(
+            state.critic, gradient, state.critic_optimizer, rates.critic
+        )
 
         actor_grad = jax.value_and_grad(self.actor_loss, has_aux=True)
-        actor_batch, now = batch if batch.actor is None else batch.actor, state._replace(critic=critic)
-        (actor_loss, (entropy, size)), gradient = actor_grad(state.actor, now, actor_batch, actor_key, dropout[2])
-        actor, actor_optimizer = adam_step(state.actor, gradient, state.actor_optimizer, rates.actor)
+        actor_batch, now = (
+            batch if batch.actor is None else batch.actor,
+            state._replace(critic=critic),
+        )
+        (actor_loss, (entropy, size)), gradient = actor_grad(
+            state.actor, now, actor_batch, actor_key, dropout[2]
+        )
+        actor, actor_optimizer = adam_step(
+            state.actor, gradient, state.actor_optimizer, rates.actor
+        )
 
         if config.learn_temperature:
             gradient = jax.grad(self.temperature_loss)(state.log_temperature, entropy)
-            learnt = adam_step(state.log_temperature, gradient, state.temperature_optimizer, rates.temperature)
+            learnt = adam_step(
+                state.log_temperature, gradient, state.temperature_optimizer, rates.temperature
+            )
             state = state._replace(log_temperature=learnt[0], temperature_optimizer=learnt[1])
         updates = state.updates + 1
         keep = kept(updates, config.tau, config.target_update_interval)
@@ -297,7 +345,7 @@ class SAC(OffPolicyAgent):
         }
         return state, td, metrics
 
-    # --------------------------------------------------------------------------------------------------------- acting
+    # -------------------------------------------------------------------------------------- acting
 
     def actor_params(self, state: SACState) -> Params:
         return {"network": state.actor}
@@ -308,7 +356,9 @@ class SAC(OffPolicyAgent):
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         """Actions drawn from the policy, or, for a share of the rows, uniformly random ones."""
         actions = self.shapes.actions
-        random = RandomActions(actions, self.config.random_actions(progress), self.config.random_hold)
+        random = RandomActions(
+            actions, self.config.random_actions(progress), self.config.random_hold
+        )
 
         def explore(observation: Floats, goal: Floats) -> Array:
             action, _ = actor.sample(observation, goal, rng)

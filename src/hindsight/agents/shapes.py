@@ -30,7 +30,14 @@ class Shapes:
         returns = None
         if bounds is not None and discount < 1.0:
             returns = (bounds[0] / (1.0 - discount), bounds[1] / (1.0 - discount))
-        return Shapes(spec.observation.dim, spec.goal.dim, spec.actions, discount, returns, spec.success_reward)
+        return Shapes(
+            spec.observation.dim,
+            spec.goal.dim,
+            spec.actions,
+            discount,
+            returns,
+            spec.success_reward,
+        )
 
     def no_scale(self) -> Scale:
         """That of a normaliser that has seen nothing."""
@@ -45,4 +52,6 @@ class Shapes:
         fourier_features: int = 0,
     ) -> ActorShape:
         clip = config.clip_normalized if config.normalize else np.inf
-        return ActorShape(head, self.actions, tanh_layers, config.clip_observation, clip, fourier_features)
+        return ActorShape(
+            head, self.actions, tanh_layers, config.clip_observation, clip, fourier_features
+        )

@@ -1,7 +1,8 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al., 2018): DDPG with three changes.
 
-Two critics, of which the smaller value is the target; an actor that learns at every second update; noise on the target
-actor's actions. The TD error that sets a priority is the mean of both critics'; that of a new pair is without noise.
+Two critics, of which the smaller value is the target; an actor that learns at every second
+update; noise on the target actor's actions. The TD error that sets a priority is the mean of
+both critics'; that of a new pair is without noise.
 """
 
 from __future__ import annotations
@@ -44,16 +45,22 @@ class TD3(DDPG):
 
     def init(self, key: Tensor) -> DDPGState:
         state = super().init(key)
-        inputs = jnp.zeros((1, self.shapes.observation + self.shapes.goal + self.shapes.actions.dim))
-        critic = jax.vmap(self._critic.init, in_axes=(0, None))(jax.random.split(jax.random.fold_in(key, 1)), inputs)
+        inputs = jnp.zeros(
+            (1, self.shapes.observation + self.shapes.goal + self.shapes.actions.dim)
+        )
+        critic = jax.vmap(self._critic.init, in_axes=(0, None))(
+            jax.random.split(jax.random.fold_in(key, 1)), inputs
+        )
         optimizer = optax.scale_by_adam().init(critic)
-        return state._replace(critic=critic, target_critic=copy_of(critic), critic_optimizer=optimizer)
+        return state._replace(
+            critic=critic, target_critic=copy_of(critic), critic_optimizer=optimizer
+        )
 
     def values(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
         """Q of both critics [2, B], of actions in [-1, 1]."""
         return jax.vmap(self.value, in_axes=(0, None, None))(critic, inputs, action)
 
-    # --------------------------------------------------------------------------------------------------------- losses
+    # -------------------------------------------------------------------------------------- losses
 
     def target(self, state: DDPGState, batch: Batch, noise: Tensor) -> Tensor:
         """r + gamma min_i Q'_i(s'||g, pi'(s'||g) + noise) [B]."""
@@ -65,9 +72,13 @@ class TD3(DDPG):
 
     def td_errors(self, state: DDPGState, batch: Batch) -> TDErrors:
         """The mean over both critics of target - Q(s||g, a), and of Q(s||g, a), both [B]."""
-        return _mean(self._td_errors_of_both(state.critic, state, batch, self.target(state, batch, 0.0)))
+        return _mean(
+            self._td_errors_of_both(state.critic, state, batch, self.target(state, batch, 0.0))
+        )
 
-    def _td_errors_of_both(self, critic: Params, state: DDPGState, batch: Batch, target: Tensor) -> TDErrors:
+    def _td_errors_of_both(
+        self, critic: Params, state: DDPGState, batch: Batch, target: Tensor
+    ) -> TDErrors:
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
         values = self.values(critic, inputs, self.shapes.actions.to_unit(batch.action))
         return TDErrors(jax.lax.stop_gradient(target) - values, values)
@@ -77,27 +88,41 @@ class TD3(DDPG):
         first = jax.tree.map(lambda both: both[0], state.critic)
         return super().actor_loss(actor, state._replace(critic=first), batch)
 
-    # --------------------------------------------------------------------------------------------------------- update
+    # -------------------------------------------------------------------------------------- update
 
-    def update(self, state: DDPGState, batch: Batch, key: Tensor) -> tuple[DDPGState, TDErrors, Metrics]:
+    def update(
+        self, state: DDPGState, batch: Batch, key: Tensor
+    ) -> tuple[DDPGState, TDErrors, Metrics]:
         config = self.config
         noise = config.target_noise * jax.random.normal(key, batch.action.shape)
-        target = self.target(state, batch, jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip))
+        target = self.target(
+            state, batch, jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
+        )
         weight = importance_weights(batch.importance, batch.beta)
 
         def critic_loss(critic: Params) -> tuple[Tensor, TDErrors]:
             td = self._td_errors_of_both(critic, state, batch, target)
-            return 2.0 * td_loss(td.error, weight, config.loss), _mean(td)  # the sum of both critics' losses
+            return 2.0 * td_loss(td.error, weight, config.loss), _mean(
+                td
+            )  # the sum of both critics' losses
 
         (loss, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        critic, optimizer = adam_step(state.critic, gradient, state.critic_optimizer, state.rates.critic)
+        critic, optimizer = adam_step(
+            state.critic, gradient, state.critic_optimizer, state.rates.critic
+        )
         updates = state.updates + 1
 
         def learn_actor(state: DDPGState) -> tuple[Params, optax.OptState, Tensor, Tensor]:
             loss = jax.value_and_grad(self.actor_loss, has_aux=True)
-            (value, size), gradient = loss(state.actor, state, batch if batch.actor is None else batch.actor)
+            (value, size), gradient = loss(
+                state.actor, state, batch if batch.actor is None else batch.actor
+            )
             learnt = adam_step(state.actor, gradient, state.actor_optimizer, state.rates.actor)
-            return *learnt, value * config.policy_delay, size * config.policy_delay  # the mean over updates is right
+            return (
+                *learnt,
+                value * config.policy_delay,
+                size * config.policy_delay,
+            )  # the mean over updates is right
 
         def leave_actor(state: DDPGState) -> tuple[Params, optax.OptState, Tensor, Tensor]:
             return state.actor, state.actor_optimizer, jnp.zeros(()), jnp.zeros(())

@@ -1,10 +1,13 @@
-"""Truncated quantile critics (Kuznetsov et al., 2020): SAC whose critics learn how returns are distributed.
+"""Truncated quantile critics (Kuznetsov et al., 2020): SAC whose critics learn how returns are
+distributed.
 
-Each critic has quantiles of the return. Those of all critics for the next action are sorted together, the largest of
-them dropped, and each of the rest, discounted, is a target: dropping less or more tunes how far values are held down,
-finer than the smaller of two values does. The actor climbs the mean of all quantiles, none dropped.
+Each critic has quantiles of the return. Those of all critics for the next action are sorted
+together, the largest of them dropped, and each of the rest, discounted, is a target: dropping less
+or more tunes how far values are held down, finer than the smaller of two values does. The actor
+climbs the mean of all quantiles, none dropped.
 
-The TD error of a critic, for priorities, is the mean of the targets minus the mean of its quantiles.
+The TD error of a critic, for priorities, is the mean of the targets minus the mean of its
+quantiles.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class TQCConfig(SACConfig):
         refuse_changes(self, ("loss",), "agent.", "as that of quantiles is always Huber's")
         if self.drop_per_critic >= self.num_quantiles:
             raise HindsightError(
-                f"agent.drop_per_critic {self.drop_per_critic} leaves none of {self.num_quantiles} quantiles"
+                f"agent.drop_per_critic {self.drop_per_critic} leaves none of "
+                f"{self.num_quantiles} quantiles"
             )
 
 
@@ -68,10 +72,12 @@ class TQC(SAC):
 
 
 def quantile_huber(quantiles: Tensor, target: Tensor) -> Tensor:
-    """Huber's loss of every target [B, n] minus every quantile [..., B, k], averaged over both: [..., B].
+    """Huber's loss of every target [B, n] minus every quantile [..., B, k], averaged over both:
+    [..., B].
 
-    The i-th quantile counts targets above it (i + 1/2) / k times, and those below it 1 minus that: so it comes to lie
-    where that share of targets is below it. Quantiles need not be in order.
+    The i-th quantile counts targets above it (i + 1/2) / k times, and those below it 1 minus
+    that: so it comes to lie where that share of targets is below it. Quantiles need not be in
+    order.
     """
     count = quantiles.shape[-1]
     share = (jnp.arange(count) + 0.5) / count

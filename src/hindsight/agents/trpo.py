@@ -1,5 +1,6 @@
-"""Trust region policy optimisation with hindsight (the paper's Appendix D): the step of the natural gradient that the
-KL bound allows, found by conjugate gradients, then halved until the surrogate gains and the bound holds."""
+"""Trust region policy optimisation with hindsight (the paper's Appendix D): the step of the
+natural gradient that the KL bound allows, found by conjugate gradients, then halved until the
+surrogate gains and the bound holds."""
 
 from __future__ import annotations
 
@@ -54,11 +55,14 @@ class TRPO(ActorCritic):
             return jnp.sum(rows.weight * jnp.exp(log_ratio) * rows.advantage) + bonus
 
         def kl(flat: Tensor) -> Tensor:
-            """Mean KL divergence from the old policy, exact or as half the squared log ratio of the actions taken."""
+            """Mean KL divergence from the old policy, exact or as half the squared log ratio of
+            the actions taken."""
             distribution = self.distribution(unravel(flat), rows.inputs)
             if config.kl_estimate == "exact":
                 return jnp.sum(rows.weight * self.kl(rows.distribution, distribution))
-            return 0.5 * jnp.sum(rows.weight * (self.log_prob(distribution, rows.action) - rows.log_prob) ** 2)
+            return 0.5 * jnp.sum(
+                rows.weight * (self.log_prob(distribution, rows.action) - rows.log_prob) ** 2
+            )
 
         def curvature(vector: Tensor) -> Tensor:
             """The Hessian of the KL divergence at the old policy, times a vector."""
@@ -66,7 +70,9 @@ class TRPO(ActorCritic):
 
         before, gradient = jax.value_and_grad(gain)(start)
         direction = conjugate_gradient(curvature, gradient, config.conjugate_steps)
-        length = jnp.sqrt(2.0 * config.max_kl / jnp.maximum(direction @ curvature(direction), 1e-12))
+        length = jnp.sqrt(
+            2.0 * config.max_kl / jnp.maximum(direction @ curvature(direction), 1e-12)
+        )
 
         def accept(size: Tensor) -> Tensor:
             flat = start + size * length * direction
@@ -76,14 +82,21 @@ class TRPO(ActorCritic):
         state = state._replace(policy=unravel(start + size * length * direction))
         entropy = self.pursued_entropy(state.policy, state.scale, batch)
         state, fitted = self.fit(state, rows)
-        metrics |= fitted | self.change(state.policy, rows) | {"line_search_steps": tries, "step_taken": size}
+        metrics |= (
+            fitted
+            | self.change(state.policy, rows)
+            | {"line_search_steps": tries, "step_taken": size}
+        )
         return state, metrics | {"entropy": entropy}
 
 
 def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:
-    """x with product(x) = right, after some steps of conjugate gradients from 0; `product` is positive definite."""
+    """x with product(x) = right, after some steps of conjugate gradients from 0; `product` is
+    positive definite."""
 
-    def step(carry: tuple[Tensor, Tensor, Tensor], _: None) -> tuple[tuple[Tensor, Tensor, Tensor], None]:
+    def step(
+        carry: tuple[Tensor, Tensor, Tensor], _: None
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], None]:
         x, residual, direction = carry
         image = product(direction)
         size = residual @ residual
@@ -97,7 +110,8 @@ def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps
 
 
 def line_search(accept: Callable[[Tensor], Tensor], tries: int) -> tuple[Tensor, Tensor]:
-    """The largest of 1, 1/2, 1/4, ... that is accepted, and how many were tried; 0 if none of `tries` is."""
+    """The largest of 1, 1/2, 1/4, ... that is accepted, and how many were tried; 0 if none of
+    `tries` is."""
 
     def rejected(carry: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         _, tried, accepted = carry

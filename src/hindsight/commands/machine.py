@@ -27,12 +27,23 @@ class Envs:
 
         if not register_robotics():
             print("Fetch and Hand need the robotics extra: pip install 'hindsight-rl[robotics]'")
-        ours = ("hindsight/", "FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4")
+        ours = (
+            "hindsight/",
+            "FetchReach-v4",
+            "FetchPush-v4",
+            "FetchSlide-v4",
+            "FetchPickAndPlace-v4",
+        )
         hands = re.compile(r"Hand(Reach|Manipulate(Block|Egg|Pen)\w*)-v\d+$")
         for env_id in sorted(gym.registry):
-            if env_id.startswith(ours) or (hands.match(env_id) and "Touch" not in env_id and "Dense" not in env_id):
+            if env_id.startswith(ours) or (
+                hands.match(env_id) and "Touch" not in env_id and "Dense" not in env_id
+            ):
                 print(env_id)
-        print("...and any Gymnasium env with observation, achieved_goal, desired_goal and compute_reward")
+        print(
+            "...and any Gymnasium env with observation, achieved_goal, desired_goal and "
+            "compute_reward"
+        )
         return 0
 
 
@@ -64,7 +75,10 @@ class Demo:
 
         names = (Path("runs") / ("demo" if i == 1 else f"demo-{i}") for i in range(1, 10**6))
         path = next(name for name in names if not name.exists())
-        print("Training a Fetch arm to reach a point, with hindsight experience replay (about a minute) ...")
+        print(
+            "Training a Fetch arm to reach a point, with hindsight experience replay (about a "
+            "minute) ..."
+        )
         Train("FetchReach-v4", run_dir=path, seed=self.seed).run([])
         result = api.evaluate(path)
         print(f"\nsuccess rate on {result.episodes} fresh episodes: {result.success_rate:.2f}")
@@ -75,6 +89,8 @@ class Demo:
         print(f"learning curve: {path / 'learning_curve.png'}")
         print("\nWhat to try next (`source .venv/bin/activate` first):")
         print("  hindsight train hindsight/BitFlip-v0     flip bits: seconds")
-        print("  hindsight train FetchPush-v4             push a box to a goal: about seven minutes")
+        print(
+            "  hindsight train FetchPush-v4             push a box to a goal: about seven minutes"
+        )
         print("  hindsight train --help                   the options; --help-all every setting")
         return 0 if result.success_rate >= 0.95 else 1

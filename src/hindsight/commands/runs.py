@@ -31,7 +31,10 @@ def finish(run: Run, quiet: bool) -> int:
         learning_curves(groups, run.path / "learning_curve.png", f"{env}, seed {run.config.seed}")
     if not quiet:
         summary = run.summary
-        print(f"run: {run.path}   success rate {summary['success_rate']:.2f}   {summary['minutes']:.1f} minutes")
+        print(
+            f"run: {run.path}   success rate {summary['success_rate']:.2f}   "
+            f"{summary['minutes']:.1f} minutes"
+        )
         print(f"next: hindsight eval {run.path} · hindsight watch {run.path}")
     return 0
 
@@ -47,14 +50,20 @@ class Resume:
     quiet: bool = False
     """Show no progress."""
     trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
-    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made
+    here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
-        with StopSignals() as stop:  # before JAX is imported, which loses a KeyboardInterrupt now and then
+        with (
+            StopSignals() as stop
+        ):  # before JAX is imported, which loses a KeyboardInterrupt now and then
             from hindsight import api
 
             stop.check()
-            return finish(api.resume(self.run_path, steps=self.steps, quiet=self.quiet, trust=self.trust), self.quiet)
+            return finish(
+                api.resume(self.run_path, steps=self.steps, quiet=self.quiet, trust=self.trust),
+                self.quiet,
+            )
 
 
 @dataclass
@@ -69,7 +78,11 @@ class Verify:
 
         findings = verify(self.run_path)
         for finding in findings:
-            print(printable(f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}"))
+            print(
+                printable(
+                    f"{finding.state:8} {finding.file}{': ' if finding.text else ''}{finding.text}"
+                )
+            )
         return 1 if any(finding.state == "BROKEN" for finding in findings) else 0
 
 
@@ -85,7 +98,8 @@ class Eval:
     json: bool = False
     """Print one JSON object: success_rate, mean_return, episodes."""
     trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
-    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made
+    here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
         from hindsight import api
@@ -117,11 +131,13 @@ class Watch:
     seed: int = 0
     """Seed of the episodes' starts."""
     output: Annotated[Path | None, arg(aliases=["-o"], metavar="PATH")] = None
-    """The video file, written even if there is a screen; without a screen video.mp4 in the run directory."""
+    """The video file, written even if there is a screen; without a screen video.mp4 in the run
+    directory."""
     window: bool = False
     """Insist on a window."""
     trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
-    """Import the module that the env's id names (`module:Name-v0`) though the run was not made here. It runs code."""
+    """Import the module that the env's id names (`module:Name-v0`) though the run was not made
+    here. It runs code."""
 
     def run(self, more: Sequence[str]) -> int:
         path = self.show()
@@ -147,10 +163,21 @@ class Watch:
         config, policy = run.config, run.policy
         require_trust(run.path, config.env, config.env_kwargs, self.trust)
         make_env = partial(make, config.env, **config.env_kwargs)
-        horizon = api.describe(config.env, factory(config.env, config.env_kwargs), config.max_episode_steps).horizon
-        if self.window or (self.output is None and video.has_screen() and video.has_window(make_env)):
+        horizon = api.describe(
+            config.env, factory(config.env, config.env_kwargs), config.max_episode_steps
+        ).horizon
+        if self.window or (
+            self.output is None and video.has_screen() and video.has_window(make_env)
+        ):
             video.window(policy, make_env, self.episodes, self.seed, horizon)
             return None
         if self.output is None:
             refuse_links(run.path)
-        return video.record(policy, make_env, self.output or run.path / "video.mp4", self.episodes, self.seed, horizon)
+        return video.record(
+            policy,
+            make_env,
+            self.output or run.path / "video.mp4",
+            self.episodes,
+            self.seed,
+            horizon,
+        )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Compare:
     """Compare runs: success over seeds with intervals, settings that differ, conclusions.
 
-    Runs that differ in seed only are one group. Directories that cannot be used are named and skipped: exit code 1; 2
-    if none can be used.
+    Runs that differ in seed only are one group. Directories that cannot be used are named and
+    skipped: exit code 1; 2 if none can be used.
     """
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")] = ()
@@ -48,13 +48,16 @@ class Compare:
             print(json.dumps(as_json(groups, skipped), indent=2))
         else:
             console = Console()
-            show(groups, console if console.is_terminal else Console(width=160))  # a pipe has no width: tables must fit
+            show(
+                groups, console if console.is_terminal else Console(width=160)
+            )  # a pipe has no width: tables must fit
         return 1 if skipped else 0
 
 
 @dataclass
 class Plot:
-    """Draw the learning curves of runs, against steps and minutes. Runs that differ in seed only share a line."""
+    """Draw the learning curves of runs, against steps and minutes. Runs that differ in seed only
+    share a line."""
 
     runs: Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")] = ()
     """Run directories."""
@@ -91,12 +94,14 @@ class Report:
     output: Annotated[Path, arg(aliases=["-o"], metavar="PATH")] = Path("report.html")
     """The page."""
     labels: tuple[str, ...] = ()
-    """A name per group, in the order of the runs; by default what their directories or settings are called."""
+    """A name per group, in the order of the runs; by default what their directories or settings
+    are called."""
     title: str = ""
     video: bool = True
     """Show a video of the best policy of every env."""
     watch: bool = False
-    """Write the page again and again until no run is training; the browser follows. The video comes with the last."""
+    """Write the page again and again until no run is training; the browser follows. The video
+    comes with the last."""
     every: float = 10.0
     """Seconds between two pages, with --watch."""
 
@@ -115,27 +120,33 @@ class Report:
 class Sweep(TrainOptions):
     """Train settings x seeds side by side, with any option of `hindsight train`.
 
-    The same command again continues: finished runs are not repeated, stopped ones are resumed, failed ones are tried
-    again. Ctrl-C stops all of them, saved. Exit code 1 if one failed.
+    The same command again continues: finished runs are not repeated, stopped ones are resumed,
+    failed ones are tried again. Ctrl-C stops all of them, saved. Exit code 1 if one failed.
     """
 
     vary: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=V1,V2")] = ()
-    """A setting and its values, as "replay.replay_k=4,linear(8, 1)"; also preset=her,hper, method=hpg,ppo and
-    env.bits=8,16. Several times: all combinations."""
+    """A setting and its values, as "replay.replay_k=4,linear(8, 1)"; also preset=her,hper,
+    method=hpg,ppo and env.bits=8,16. Several times: all combinations."""
     seeds: tuple[int, ...] = (0, 1, 2)
     jobs: int = 0
     """Trainings at a time. 0: one per two cores, because a training uses two threads."""
-    dir: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: sweeps/ENV)")] = None
+    dir: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: sweeps/ENV)")] = (
+        None
+    )
     """Where runs/, logs/, configs/ and report.html go."""
     video: bool = True
     """Show a video of the best policy on the page."""
 
     def run(self, more: Sequence[str]) -> int:
         if not self.env and not self.config:
-            raise HindsightError("which env? For example: hindsight sweep FetchReach-v4 --vary replay.replay_k=4,8")
+            raise HindsightError(
+                "which env? For example: hindsight sweep FetchReach-v4 --vary replay.replay_k=4,8"
+            )
         for name in ("--run-dir", "--seed", "--quiet"):
             if any(token.partition("=")[0] == name for token in more):
-                raise HindsightError(f"{name} is not for a sweep{': use --seeds' if name == '--seed' else ''}")
+                raise HindsightError(
+                    f"{name} is not for a sweep{': use --seeds' if name == '--seed' else ''}"
+                )
         if self.jobs < 0:
             raise HindsightError(f"--jobs must be 0 or more, got {self.jobs}")
         with needs_report():
@@ -150,7 +161,9 @@ class Sweep(TrainOptions):
         return sweep(directory, self.vary, self.seeds, configure, self.jobs, self.video)
 
     def _train_options(self) -> TrainOptions:
-        return TrainOptions(**{f.name: getattr(self, f.name) for f in dataclasses.fields(TrainOptions)})
+        return TrainOptions(
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(TrainOptions)}
+        )
 
 
 @dataclass

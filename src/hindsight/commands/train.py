@@ -37,9 +37,12 @@ class TrainOptions:
     env: Annotated[str, Positional, arg(metavar="ENV", help_behavior_hint="")] = ""
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first.
     Arguments for its constructor: --env.NAME VALUE."""
-    method: Annotated[str | None, arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg or dqn)")] = None
+    method: Annotated[
+        str | None, arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg or dqn)")
+    ] = None
     preset: PresetName = "default"
-    """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper: the paper's settings."""
+    """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper:
+    the paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
     num_envs: Annotated[int | None, _option("INT")] = None
@@ -56,7 +59,9 @@ class TrainOptions:
     """Widths of the hidden layers."""
     eval_episodes: Annotated[int | None, _option("INT")] = None
     """Greedy episodes per evaluation."""
-    stop_at_success: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: never)")] = None
+    stop_at_success: Annotated[
+        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: never)")
+    ] = None
     """End when an evaluation, of at least 100 episodes, has this success rate."""
     config: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
@@ -84,19 +89,27 @@ class Train(TrainOptions):
 
     seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None
     """The same seed gives a bit-identical policy."""
-    run_dir: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: a new one under runs/)")] = None
+    run_dir: Annotated[
+        Path | None, arg(metavar="PATH", help_behavior_hint="(default: a new one under runs/)")
+    ] = None
     """Where to put the run."""
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     """Show no progress."""
 
     def run(self, more: Sequence[str]) -> int:
-        with StopSignals() as stop:  # before JAX is imported, which loses a KeyboardInterrupt now and then
+        with (
+            StopSignals() as stop
+        ):  # before JAX is imported, which loses a KeyboardInterrupt now and then
             from hindsight import api
             from hindsight.commands.runs import finish
 
-            wanted = read(self, more, "hindsight train", {} if self.seed is None else {"seed": self.seed})
+            wanted = read(
+                self, more, "hindsight train", {} if self.seed is None else {"seed": self.seed}
+            )
             stop.check()
-            run = api.train_config(wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet)
+            run = api.train_config(
+                wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet
+            )
             return finish(run, self.quiet)
 
 
@@ -109,8 +122,11 @@ class Wanted:
     make_env: EnvFactory
 
 
-def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[str, Any] | None = None) -> Wanted:
-    """The training that the options, further arguments and settings ask for; with --help-all it ends the program."""
+def read(
+    options: TrainOptions, more: Sequence[str], prog: str, settings: dict[str, Any] | None = None
+) -> Wanted:
+    """The training that the options, further arguments and settings ask for; with --help-all it
+    ends the program."""
     from hindsight import api
     from hindsight.config import LEAST_EPISODES, config_of
     from hindsight.envs.make import factory
@@ -119,11 +135,16 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
 
     more, env_kwargs = take_env_kwargs(more)
     base = read_config(options.config.resolve()) if options.config else None
-    given_env = "" if options.env == "[]" else options.env  # as tyro reads no env before an option it does not know
+    given_env = (
+        "" if options.env == "[]" else options.env
+    )  # as tyro reads no env before an option it does not know
     env = given_env or (base.env if base else "")
     if not env:
         if not options.help_all:
-            raise HindsightError("which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists them)")
+            raise HindsightError(
+                "which env? For example: hindsight train FetchReach-v4 (`hindsight envs` lists "
+                "them)"
+            )
         example = config_of(options.method or "ddpg", "ENV")
         parse(type(example), ["--help"], prog, example)
     if base is not None and not given_env and options.config is not None:
@@ -135,16 +156,23 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
     config = base or api.default_config(options.method, spec, options.preset)
     if options.method not in (None, config.agent.method):
         raise HindsightError(
-            f"--method {options.method} does not fit {options.config}, which is of {config.agent.method}"
+            f"--method {options.method} does not fit {options.config}, which is of "
+            f"{config.agent.method}"
         )
     config = dataclasses.replace(config, env=env, env_kwargs=env_kwargs)
     if options.help_all:
         parse(type(config), ["--help"], f"{prog} {env}", config)
-    given = {COMMON[name]: value for name in COMMON if (value := getattr(options, name)) is not None}
+    given = {
+        COMMON[name]: value for name in COMMON if (value := getattr(options, name)) is not None
+    }
     for name in given:
         if name not in flatten(config):
-            option = next(common for common, setting in COMMON.items() if setting == name).replace("_", "-")
-            raise HindsightError(f"--{option} is not for {config.agent.method}, which does not replay")
+            option = next(common for common, setting in COMMON.items() if setting == name).replace(
+                "_", "-"
+            )
+            raise HindsightError(
+                f"--{option} is not for {config.agent.method}, which does not replay"
+            )
     if "stop_at_success" in given and "eval_episodes" not in given:
         given["eval_episodes"] = max(config.eval_episodes, LEAST_EPISODES)
     config = with_settings(config, given | (settings or {}))
@@ -156,12 +184,14 @@ def read(options: TrainOptions, more: Sequence[str], prog: str, settings: dict[s
 
 
 def _require_named(directory: Path, env: str, env_kwargs: dict[str, Any]) -> None:
-    """A config that was not made here may name code to import: then the env must be given by name."""
+    """A config that was not made here may name code to import: then the env must be given by
+    name."""
     from hindsight.training.trust import is_made_here, names_code
 
     if names_code(env) and not is_made_here(directory, env, env_kwargs):
         raise HindsightError(
-            f"the config was not made here, and its env would import a module, which runs code; if you trust it, "
+            "the config was not made here, and its env would import a module, which runs "
+            "code; if you trust it, "
             f"name it: hindsight train {env} --config ..."
         )
 
@@ -178,7 +208,11 @@ def what_presets_reach(arguments: Sequence[str]) -> str:
         return ""
     for env in arguments:
         for discrete in (False, True):
-            found = reaches(env, default_method(discrete)) if "-v" in env and not env.startswith("-") else ""
+            found = (
+                reaches(env, default_method(discrete))
+                if "-v" in env and not env.startswith("-")
+                else ""
+            )
             if found:
                 return f"With its preset {env} reaches {found}, measured on two cores."
     return ""

@@ -15,11 +15,14 @@ gym.register(
     max_episode_steps=31,
     kwargs={"layout": "four_rooms", "slip": 0.2, "random_corner": True},
 )
-gym.register("hindsight/PointPush-v0", "hindsight.envs.point_push:PointPushEnv", max_episode_steps=50)
+gym.register(
+    "hindsight/PointPush-v0", "hindsight.envs.point_push:PointPushEnv", max_episode_steps=50
+)
 
 
 def make_vec(env_id: str, num_envs: int = 1, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """N goal envs at once: on threads in this process for Fetch and Hand, by `gymnasium.make_vec` for any other id.
+    """N goal envs at once: on threads in this process for Fetch and Hand, by `gymnasium.make_vec`
+    for any other id.
 
     For Fetch and Hand the options are those of `hindsight.envs.vector.RobotVectorEnv`.
     """

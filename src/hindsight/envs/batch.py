@@ -1,7 +1,8 @@
-"""Several envs stepped together, one episode each: in this process, on threads, or in worker processes.
+"""Several envs stepped together, one episode each: in this process, on threads, or in worker
+processes.
 
-Every episode starts with `reset(seed=...)`, so what happens in it depends on its seed and actions only, never on which
-env object, process or order it ran in.
+Every episode starts with `reset(seed=...)`, so what happens in it depends on its seed and
+actions only, never on which env object, process or order it ran in.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Frame:
 
 
 class EnvBatch(Protocol):
-    """Up to `num_envs` episodes at a time: `reset` with one seed per episode, then `step` until all have ended."""
+    """Up to `num_envs` episodes at a time: `reset` with one seed per episode, then `step` until
+    all have ended."""
 
     num_envs: int
 
@@ -45,7 +47,8 @@ class EnvBatch(Protocol):
     def step(self, actions: Array) -> Frame: ...
 
     def export_state(self) -> State:
-        """Between two rounds of episodes: what later ones depend on besides their seeds and actions."""
+        """Between two rounds of episodes: what later ones depend on besides their seeds and
+        actions."""
 
     def restore_state(self, state: State) -> None: ...
 
@@ -59,7 +62,9 @@ class LocalEnvs:
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
         self.envs = [make_env() for _ in range(num_envs)]
-        self.name = self.envs[0].spec.id if self.envs[0].spec else type(self.envs[0].unwrapped).__name__
+        self.name = (
+            self.envs[0].spec.id if self.envs[0].spec else type(self.envs[0].unwrapped).__name__
+        )
         self._rows: list[tuple[dict[str, Array], float, bool, bool, bool]] = []
         self._steps = 0
 
@@ -80,7 +85,9 @@ class LocalEnvs:
                 self._rows[i] = self._step_one(env, action)
         return self._frame()
 
-    def _step_one(self, env: gym.Env[Any, Any], action: Any) -> tuple[dict[str, Array], float, bool, bool, bool]:
+    def _step_one(
+        self, env: gym.Env[Any, Any], action: Any
+    ) -> tuple[dict[str, Array], float, bool, bool, bool]:
         observation, reward, terminated, truncated, info = env.step(action)
         check_finite(observation, self.name)
         late = self._steps >= self.max_episode_steps
@@ -120,11 +127,14 @@ class LocalEnvs:
 
 
 def _export_env(env: Env) -> State | None:
-    """The env's own `export_state()` if it has one; of a MuJoCo robot, the state of its simulation; else nothing."""
+    """The env's own `export_state()` if it has one; of a MuJoCo robot, the state of its
+    simulation; else nothing."""
     if env.has_wrapper_attr("export_state"):
         exported: State = storable(env.get_wrapper_attr("export_state")(), "export_state()")
         if not isinstance(exported, dict):
-            raise HindsightError(f"export_state() of the env must return a dict, got {type(exported).__name__}")
+            raise HindsightError(
+                f"export_state() of the env must return a dict, got {type(exported).__name__}"
+            )
         return exported
     if not type(env.unwrapped).__module__.startswith("gymnasium_robotics."):
         return None
@@ -191,7 +201,11 @@ class ThreadedEnvs:
 
     def restore_state(self, state: State) -> None:
         own = self.simulations.export_state()
-        saved = {k: fitting(state[k], k, v.shape, v.dtype) for k, v in own.items() if isinstance(v, np.ndarray)}
+        saved = {
+            k: fitting(state[k], k, v.shape, v.dtype)
+            for k, v in own.items()
+            if isinstance(v, np.ndarray)
+        }
         self.simulations.restore_state({**saved, "generators": state["generators"]})
 
     def close(self) -> None:
@@ -209,9 +223,9 @@ def make_batch(
 ) -> EnvBatch:
     """`num_envs` envs together, on `workers` threads or processes (one per core if None).
 
-    auto: threads for Fetch and Hand; all in one array for envs that offer it (point push); for others processes, where
-    a step costs more than talking to one; else inline.
-    `timeout` and `max_failures` are for processes: see `WorkerEnvs`.
+    auto: threads for Fetch and Hand; all in one array for envs that offer it (point push); for
+    others processes, where a step costs more than talking to one; else inline. `timeout` and
+    `max_failures` are for processes: see `WorkerEnvs`.
     """
     workers = workers or os.cpu_count() or 1
     if simulator in ("auto", "threads"):
@@ -221,7 +235,9 @@ def make_batch(
             return ThreadedEnvs(env, num_envs, spec.horizon, workers)
         made.close()
         if simulator == "threads":
-            raise HindsightError(f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes")
+            raise HindsightError(
+                f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes"
+            )
     if simulator in ("auto", "inline"):
         arrays = in_arrays(make_env(), num_envs, spec.horizon)
         if arrays is not None:
@@ -235,9 +251,11 @@ def make_batch(
 
 
 def in_arrays(env: Env, num_envs: int, horizon: int) -> EnvBatch | None:
-    """N of these envs as one, by the env's `make_env_batch(num_envs, horizon)`; None if it has none.
+    """N of these envs as one, by the env's `make_env_batch(num_envs, horizon)`; None if it has
+    none.
 
-    Not if a wrapper other than Gymnasium's own, or a subclass, may have changed what the env does.
+    Not if a wrapper other than Gymnasium's own, or a subclass, may have changed what the env
+    does.
     """
     inner: Any = unwrapped(env)
     if "make_env_batch" not in vars(type(inner)):
@@ -247,7 +265,8 @@ def in_arrays(env: Env, num_envs: int, horizon: int) -> EnvBatch | None:
 
 
 def robot(env: Env) -> Env | None:
-    """The env if it can be simulated on threads: a Fetch or Hand env in no wrappers but Gymnasium's own."""
+    """The env if it can be simulated on threads: a Fetch or Hand env in no wrappers but
+    Gymnasium's own."""
     inner = unwrapped(env)
     if not type(inner).__module__.startswith("gymnasium_robotics."):
         return None

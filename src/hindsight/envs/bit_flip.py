@@ -1,4 +1,5 @@
-"""Bit flipping: n bits, all zero at the start; each action flips one bit; reach the goal pattern within n steps."""
+"""Bit flipping: n bits, all zero at the start; each action flips one bit; reach the goal pattern
+within n steps."""
 
 from __future__ import annotations
 
@@ -12,14 +13,18 @@ from hindsight.types import Array
 
 
 class BitFlipEnv(gym.Env[Any, Any]):
-    """Goal env of n bits. Reward 0 when the goal is reached by a step, else -1; reaching it terminates the episode.
+    """Goal env of n bits. Reward 0 when the goal is reached by a step, else -1; reaching it
+    terminates the episode.
 
-    The goal is uniform over all patterns; the start pattern may be the goal, and must then be reached again.
+    The goal is uniform over all patterns; the start pattern may be the goal, and must then be
+    reached again.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
 
-    def __init__(self, bits: int = 8, random_start: bool = False, render_mode: str | None = None) -> None:
+    def __init__(
+        self, bits: int = 8, random_start: bool = False, render_mode: str | None = None
+    ) -> None:
         if bits < 1:
             raise HindsightError(f"bits must be at least 1, got {bits}")
         self.bits = self.max_episode_steps = bits
@@ -39,7 +44,9 @@ class BitFlipEnv(gym.Env[Any, Any]):
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         super().reset(seed=seed)
         self._state = (
-            self.np_random.integers(0, 2, self.bits, np.int8) if self.random_start else np.zeros(self.bits, np.int8)
+            self.np_random.integers(0, 2, self.bits, np.int8)
+            if self.random_start
+            else np.zeros(self.bits, np.int8)
         )
         self._goal = self.np_random.integers(0, 2, self.bits, np.int8)
         self._steps = 0
@@ -61,7 +68,9 @@ class BitFlipEnv(gym.Env[Any, Any]):
 
     def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         """0 where the goals [..., n] are equal, else -1."""
-        return np.asarray(self.compute_terminated(achieved_goal, desired_goal, info), np.float32) - 1.0
+        return (
+            np.asarray(self.compute_terminated(achieved_goal, desired_goal, info), np.float32) - 1.0
+        )
 
     def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         return (np.asarray(achieved_goal) == np.asarray(desired_goal)).all(axis=-1)

@@ -1,4 +1,5 @@
-"""The goal-env contract: checks an env once, and from then on speaks for its rewards, goals and time limit."""
+"""The goal-env contract: checks an env once, and from then on speaks for its rewards, goals and
+time limit."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Actions:
         return len(self.low)
 
     def from_unit(self, unit: Tensor) -> Tensor:
-        """Actions in the env's own range, of those in units of half of it, around its middle. NumPy or JAX."""
+        """Actions in the env's own range, of those in units of half of it, around its middle.
+        NumPy or JAX."""
         middle, half = self._range()
         return middle + half * unit
 
@@ -58,7 +60,8 @@ class Actions:
 
 @dataclass(frozen=True)
 class GoalEnvSpec:
-    """What a learner must know of a goal env: sizes, time limit, and what relabelling recomputes."""
+    """What a learner must know of a goal env: sizes, time limit, and what relabelling
+    recomputes."""
 
     id: str
     observation: Features
@@ -73,13 +76,21 @@ class GoalEnvSpec:
     goal_terminated: Callable[[Array, Array], Bools] | None = field(compare=False)
 
     def reached(self, achieved: Array, desired: Array) -> Bools:
-        """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as that of an exact hit."""
-        hit = self.goal_reward(desired, desired) if self.success_reward is None else self.success_reward
+        """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as
+        that of an exact hit."""
+        hit = (
+            self.goal_reward(desired, desired)
+            if self.success_reward is None
+            else self.success_reward
+        )
         return self.goal_reward(achieved, desired) >= hit
 
 
-def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: int | None = None) -> GoalEnvSpec:
-    """Check `env` against the goal-env contract and describe it. Raises HindsightError saying what is missing."""
+def inspect(
+    env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: int | None = None
+) -> GoalEnvSpec:
+    """Check `env` against the goal-env contract and describe it. Raises HindsightError saying
+    what is missing."""
     name = name or (env.spec.id if env.spec else type(env.unwrapped).__name__)
     spaces = _goal_spaces(env, name)
     actions = _actions(env.action_space, name)
@@ -87,7 +98,8 @@ def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: 
     reward = _method(env, "compute_reward")
     if reward is None:
         raise HindsightError(
-            f"{name} has no compute_reward(achieved_goal, desired_goal, info), which relabelling needs: "
+            f"{name} has no compute_reward(achieved_goal, desired_goal, info), which "
+            "relabelling needs: "
             "add it, or unwrap the wrapper that hides it"
         )
     try:
@@ -118,7 +130,11 @@ def inspect(env: gym.Env[Any, Any], name: str | None = None, max_episode_steps: 
 
 def _goal_spaces(env: gym.Env[Any, Any], name: str) -> gym.spaces.Dict:
     space = env.observation_space
-    missing = [key for key in GOAL_KEYS if not isinstance(space, gym.spaces.Dict) or key not in space.spaces]
+    missing = [
+        key
+        for key in GOAL_KEYS
+        if not isinstance(space, gym.spaces.Dict) or key not in space.spaces
+    ]
     if missing:
         raise HindsightError(
             f"{name} is not a goal env: its observations lack {', '.join(missing)}. "
@@ -136,26 +152,40 @@ def _goal_spaces(env: gym.Env[Any, Any], name: str) -> gym.spaces.Dict:
 def _actions(space: gym.Space[Any], name: str) -> Actions:
     if isinstance(space, gym.spaces.Discrete):
         if int(space.start) != 0:
-            raise HindsightError(f"{name}: discrete actions must start at 0, these start at {space.start}")
+            raise HindsightError(
+                f"{name}: discrete actions must start at 0, these start at {space.start}"
+            )
         return Actions(choices=int(space.n))
     if isinstance(space, gym.spaces.Box):
         low, high = space.low.ravel(), space.high.ravel()
-        if len(space.shape) != 1 or not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise HindsightError(f"{name}: continuous actions must be one vector with finite low < high, got {space}")
+        if len(space.shape) != 1 or not (
+            np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
+        ):
+            raise HindsightError(
+                f"{name}: continuous actions must be one vector with finite low < high, got {space}"
+            )
         return Actions(low=tuple(map(float, low)), high=tuple(map(float, high)))
-    raise HindsightError(f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported")
+    raise HindsightError(
+        f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported"
+    )
 
 
 def _horizon(env: gym.Env[Any, Any], name: str, max_episode_steps: int | None) -> int:
     """The smallest of all time limits: given, registered, of a wrapper, or the env's own."""
-    if max_episode_steps is not None and (type(max_episode_steps) is not int or max_episode_steps < 1):
+    if max_episode_steps is not None and (
+        type(max_episode_steps) is not int or max_episode_steps < 1
+    ):
         raise HindsightError(
-            f"setting max_episode_steps must be a whole number of at least 1, got {max_episode_steps!r}"
+            "setting max_episode_steps must be a whole number of at least 1, got "
+            f"{max_episode_steps!r}"
         )
     limits = [max_episode_steps, env.spec.max_episode_steps if env.spec else None]
     inner: Any = env
     while inner is not None:
-        limits += [vars(inner).get("_max_episode_steps"), getattr(type(inner), "max_episode_steps", None)]
+        limits += [
+            vars(inner).get("_max_episode_steps"),
+            getattr(type(inner), "max_episode_steps", None),
+        ]
         limits.append(vars(inner).get("max_episode_steps"))
         inner = inner.env if isinstance(inner, gym.Wrapper) else None
     known = [int(limit) for limit in limits if isinstance(limit, int) and limit > 0]
@@ -174,7 +204,8 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 
 
 def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
-    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, and seconds per step."""
+    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, and
+    seconds per step."""
     rng = np.random.default_rng(0)
     achieved, desired, seconds = [], [], []
     for seed in range(3):
@@ -183,17 +214,23 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
         goal = np.array(observation["desired_goal"])
         for _ in range(2):
             start = time.perf_counter()
-            observation, reward, terminated, truncated, info = env.step(_random_action(env.action_space, rng))
+            observation, reward, terminated, truncated, info = env.step(
+                _random_action(env.action_space, rng)
+            )
             seconds.append(time.perf_counter() - start)
             check_finite(observation, name)
             achieved.append(np.array(observation["achieved_goal"]))
             desired.append(np.array(observation["desired_goal"]))
             if (desired[-1] != goal).any():
-                raise HindsightError(f"{name}: desired_goal changes within an episode; it must stay as reset() gave it")
+                raise HindsightError(
+                    f"{name}: desired_goal changes within an episode; it must stay as reset() "
+                    "gave it"
+                )
             own = _own_reward(env, observation, info)
             if own is not None and not np.isclose(own, float(reward), atol=1e-5):
                 warnings.warn(
-                    f"{name}: step() returned reward {float(reward):g} where compute_reward() gives {own:g}; "
+                    f"{name}: step() returned reward {float(reward):g} where compute_reward() "
+                    f"gives {own:g}; "
                     "learning uses compute_reward()",
                     stacklevel=3,
                 )
@@ -209,10 +246,14 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
     return np.stack(left), np.stack(right), float(np.median(seconds))
 
 
-def _own_reward(env: gym.Env[Any, Any], observation: dict[str, Array], info: dict[str, Any]) -> float | None:
+def _own_reward(
+    env: gym.Env[Any, Any], observation: dict[str, Array], info: dict[str, Any]
+) -> float | None:
     """compute_reward of a single step, or None if it takes batches only."""
     try:
-        value = env.get_wrapper_attr("compute_reward")(observation["achieved_goal"], observation["desired_goal"], info)
+        value = env.get_wrapper_attr("compute_reward")(
+            observation["achieved_goal"], observation["desired_goal"], info
+        )
         return float(np.asarray(value))
     except Exception:  # any way to fail is possible
         return None
@@ -229,7 +270,9 @@ def check_finite(observation: dict[str, Array], name: str) -> None:
     """Raise if an observation holds a NaN or an infinity."""
     for key in GOAL_KEYS:
         if key not in observation:
-            raise HindsightError(f"{name}: an observation lacks {key!r}, which the observation space promises")
+            raise HindsightError(
+                f"{name}: an observation lacks {key!r}, which the observation space promises"
+            )
         if not np.isfinite(observation[key]).all():
             raise HindsightError(f"{name}: NaN or infinity in {key!r} of an observation")
 
@@ -237,14 +280,18 @@ def check_finite(observation: dict[str, Array], name: str) -> None:
 def _batched(
     function: Callable[..., Any], achieved: Array, desired: Array, dtype: Any, label: str
 ) -> Callable[[Array, Array], Array]:
-    """`function(achieved, desired, {})` over batches: one call if it is vectorised, else a loop, with a warning."""
+    """`function(achieved, desired, {})` over batches: one call if it is vectorised, else a loop,
+    with a warning."""
     at_once = _try(lambda: np.asarray(function(achieved, desired, {})).astype(dtype))
     pairs = list(zip(achieved, desired, strict=True))
     singles = _try(lambda: np.array([function(a, d, {}) for a, d in pairs], dtype).reshape(-1))
     fits = isinstance(at_once, np.ndarray) and at_once.shape == (len(pairs),)
     if isinstance(singles, Exception) and not fits:
         reason = f"{type(singles).__name__}: {' '.join(str(singles).split())}"
-        raise HindsightError(f"{label} fails for goals and an empty info, which is all that relabelling has ({reason})")
+        raise HindsightError(
+            f"{label} fails for goals and an empty info, which is all that relabelling has "
+            f"({reason})"
+        )
     if fits and (isinstance(singles, Exception) or np.allclose(at_once, singles)):  # type: ignore[arg-type]
         return lambda a, d: np.asarray(function(a, d, {})).astype(dtype)
     warnings.warn(
@@ -252,7 +299,9 @@ def _batched(
         "let it accept arrays [n, ...] and return [n]",
         stacklevel=4,
     )
-    return lambda a, d: np.array([function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype).reshape(-1)
+    return lambda a, d: np.array(
+        [function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype
+    ).reshape(-1)
 
 
 def _try(call: Callable[[], Array]) -> Array | Exception:
@@ -266,7 +315,8 @@ def _try(call: Callable[[], Array]) -> Array | Exception:
 def _goal_terminated(
     env: gym.Env[Any, Any], achieved: Array, desired: Array, name: str
 ) -> Callable[[Array, Array], Bools] | None:
-    """compute_terminated over batches; None if the env has none. An env that never terminates gives all False."""
+    """compute_terminated over batches; None if the env has none. An env that never terminates
+    gives all False."""
     function = _method(env, "compute_terminated")
     if function is None:
         return None

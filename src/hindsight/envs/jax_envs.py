@@ -1,8 +1,8 @@
-"""Bit flip, rooms and point push in JAX, for trainings that never leave it. They follow the Gymnasium envs of this
-package rule by rule; only the random numbers come from elsewhere.
+"""Bit flip, rooms and point push in JAX, for trainings that never leave it. They follow the
+Gymnasium envs of this package rule by rule; only the random numbers come from elsewhere.
 
-In the first two, what is observed is what is achieved: a position, as a float32 vector. Reaching the goal ends an
-episode.
+In the first two, what is observed is what is achieved: a position, as a float32 vector. Reaching
+the goal ends an episode.
 """
 
 from __future__ import annotations
@@ -52,13 +52,16 @@ class JaxBitFlip:
 
 
 class JaxRooms:
-    """A grid with walls; moves may slip. The goal is uniform over the free cells that are no starts."""
+    """A grid with walls; moves may slip. The goal is uniform over the free cells that are no
+    starts."""
 
     def __init__(self, env: RoomsEnv) -> None:
         self.slip = env.slip
         self.starts = jnp.asarray(env.starts, jnp.float32)
         self.goals = jnp.asarray(env.goals, jnp.float32)
-        cells = np.zeros((*env.free.shape, len(MOVES), 2), np.float32)  # where a move leads from each cell
+        cells = np.zeros(
+            (*env.free.shape, len(MOVES), 2), np.float32
+        )  # where a move leads from each cell
         for row, column in env.cells:
             for move in range(len(MOVES)):
                 cells[row, column, move] = env.after(np.array([row, column]), move)
@@ -81,9 +84,9 @@ class JaxRooms:
 
 @dataclass(frozen=True)
 class JaxPointPush:
-    """Point push, by the rules of `PointPush` themselves. What is observed is more than what is achieved, and goals are
-    reached by distance, so it is no `JaxEnv`: trainings in JAX cannot use it yet, and `in_jax` does not offer it.
-    """
+    """Point push, by the rules of `PointPush` themselves. What is observed is more than what is
+    achieved, and goals are reached by distance, so it is no `JaxEnv`: trainings in JAX cannot
+    use it yet, and `in_jax` does not offer it."""
 
     task: PointPush
 
@@ -109,7 +112,8 @@ class JaxPointPush:
 
 
 def in_jax(env: Env) -> JaxEnv | None:
-    """The JAX twin of a bit flip or rooms env in no wrappers but Gymnasium's own; None for any other env."""
+    """The JAX twin of a bit flip or rooms env in no wrappers but Gymnasium's own; None for any
+    other env."""
     inner = unwrapped(env)
     if type(inner) is BitFlipEnv:
         return JaxBitFlip(inner.bits, inner.random_start)

@@ -26,17 +26,20 @@ _ALONE = threading.RLock()
 
 
 def check_mujoco() -> None:
-    """Raise if the installed MuJoCo is one that Gymnasium-Robotics fails on with a bare AssertionError."""
+    """Raise if the installed MuJoCo is one that Gymnasium-Robotics fails on with a bare
+    AssertionError."""
     try:
         version = importlib.metadata.version("mujoco")
         robotics = importlib.metadata.version("gymnasium-robotics")
     except importlib.metadata.PackageNotFoundError as error:
         raise HindsightError(
-            f"{error.name} is not installed: pip install 'hindsight-rl[robotics]' for the Fetch and Hand envs"
+            f"{error.name} is not installed: pip install 'hindsight-rl[robotics]' for the "
+            "Fetch and Hand envs"
         ) from None
     if tuple(int(part) for part in version.split(".")[:2]) >= MUJOCO_LIMIT:
         raise HindsightError(
-            f"MuJoCo {version} does not work with Gymnasium-Robotics {robotics}: pip install 'mujoco<3.12'"
+            f"MuJoCo {version} does not work with Gymnasium-Robotics {robotics}: pip install "
+            "'mujoco<3.12'"
         )
 
 
@@ -44,7 +47,8 @@ def register_robotics() -> bool:
     """Register the Fetch and Hand ids if Gymnasium-Robotics is installed."""
     os.environ.setdefault("MUJOCO_GL", "egl" if not os.environ.get("DISPLAY") else "glfw")
     try:
-        # It prints a notice on import. Both belong to all threads, so one at a time may replace and restore them.
+        # It prints a notice on import. Both belong to all threads, so one at a time may replace and
+        # restore them.
         with _ALONE, warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             import gymnasium_robotics
@@ -55,7 +59,8 @@ def register_robotics() -> bool:
 
 
 def unwrapped(env: Env) -> Env:
-    """The env without Gymnasium's own wrappers, up to the first that is not of those that change nothing."""
+    """The env without Gymnasium's own wrappers, up to the first that is not of those that change
+    nothing."""
     plain = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
     while isinstance(env, gym.Wrapper) and type(env) in plain:
         env = env.env
@@ -67,14 +72,16 @@ def is_robotics(env_id: str) -> bool:
 
 
 def make(env_id: str, **kwargs: Any) -> Env:
-    """`gymnasium.make` for any id, Fetch and Hand included; `module:Name-v0` imports the module first."""
+    """`gymnasium.make` for any id, Fetch and Hand included; `module:Name-v0` imports the module
+    first."""
     if is_robotics(env_id):
         check_mujoco()
     if env_id not in gym.registry:
         register_robotics()
     if env_id not in gym.registry and ":" not in env_id:
         raise HindsightError(
-            f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists the goal envs"
+            f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists "
+            "the goal envs"
         )
     try:
         with _ALONE, warnings.catch_warnings():
@@ -92,8 +99,8 @@ def make(env_id: str, **kwargs: Any) -> Env:
 def _mend_goal_distance(env: Any) -> None:
     """Make the goal distance of HandManipulatePen right for batches.
 
-    To ignore rotation about z it copies `euler[2]` from one goal to the other, which of a batch is the third row. Here
-    it is the third angle.
+    To ignore rotation about z it copies `euler[2]` from one goal to the other, which of a batch
+    is the third row. Here it is the third angle.
     """
     from gymnasium_robotics.utils import rotations
 
@@ -133,7 +140,8 @@ class KeepOpen(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class Maker:
-    """Makes one env by id. A class, so that worker processes can be sent it; it carries registrations of the script."""
+    """Makes one env by id. A class, so that worker processes can be sent it; it carries
+    registrations of the script."""
 
     def __init__(self, env_id: str, kwargs: dict[str, Any]) -> None:
         self.env_id = env_id

@@ -24,10 +24,11 @@ from hindsight.types import Array, Tensor
 
 @dataclass(frozen=True)
 class PointPush:
-    """The rules. A state [..., 4] is the point's place and the disc's; a goal [..., 2] is the disc's.
+    """The rules. A state [..., 4] is the point's place and the disc's; a goal [..., 2] is the
+    disc's.
 
-    The table reaches from -1 to 1 in both directions. All is float32, in NumPy or in JAX, whichever
-    the arrays are of.
+    The table reaches from -1 to 1 in both directions. All is float32, in NumPy or in JAX,
+    whichever the arrays are of.
     """
 
     speed: float = 0.05
@@ -110,7 +111,8 @@ def _length(vector: Tensor) -> Tensor:
 
 
 class PointPushEnv(gym.Env[Any, Any]):
-    """Goal env. An action [2] is a velocity; the reward is 0 where the disc is at the goal, else -1.
+    """Goal env. An action [2] is a velocity; the reward is 0 where the disc is at the goal, else
+    -1.
 
     It never terminates: the time limit is the registered `max_episode_steps`. Its arguments are
     those of `PointPush`.
@@ -255,7 +257,8 @@ def expert(task: PointPush, observation: Array, goal: Array) -> Array:
 
 
 def picture(task: PointPush, state: Array, goal: Array, size: int = 480) -> Array:
-    """The table from above: a ring round the goal, as wide as the threshold; disc blue, point dark."""
+    """The table from above: a ring round the goal, as wide as the threshold; disc blue, point
+    dark."""
     half = 1 + 2 * task.disc_radius  # the table and a margin
     across = np.linspace(-half, half, size, dtype=np.float32)
     pixels = np.stack(np.meshgrid(across, -across), axis=-1)

@@ -82,11 +82,13 @@ class Worker:
 
 
 class WorkerEnvs:
-    """Envs divided among worker processes, each of which steps its share in turn. Env r is worker r % workers'.
+    """Envs divided among worker processes, each of which steps its share in turn. Env r is worker r
+    % workers'.
 
-    Workers are fresh interpreters (`python -m hindsight.envs.worker`), so scripts need no `__main__` guard, and no
-    thread of JAX is forked. One that fails is restarted; those of its episodes that had not ended are marked as
-    diverged, so that nobody uses them. After `max_failures` without a whole round in between, EnvsFail is raised.
+    Workers are fresh interpreters (`python -m hindsight.envs.worker`), so scripts need no
+    `__main__` guard, and no thread of JAX is forked. One that fails is restarted; those of its
+    episodes that had not ended are marked as diverged, so that nobody uses them. After
+    `max_failures` without a whole round in between, EnvsFail is raised.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class WorkerEnvs:
         shares = self._shares(np.asarray(seeds))
         for worker, share in zip(self._workers, shares, strict=False):
             worker.send(("reset", (share,)))
-        self._frames = [self._until_it_works(i, ("reset", (share,))) for i, share in enumerate(shares)]
+        self._frames = [
+            self._until_it_works(i, ("reset", (share,))) for i, share in enumerate(shares)
+        ]
         return self._together()
 
     def step(self, actions: Array) -> Frame:
@@ -157,16 +161,26 @@ class WorkerEnvs:
                 exported = worker.receive(self.timeout)
             except WorkerFailed as failure:  # a new process begins anew
                 reason = str(failure).strip().splitlines()[-1]
-                say(f"env worker process {i} has not told the state of its envs, which is not saved: it {reason}")
+                say(
+                    f"env worker process {i} has not told the state of its envs, which is not "
+                    f"saved: it {reason}"
+                )
                 continue
-            state |= {f"env_{i + int(name[4:]) * len(self._workers)}": value for name, value in exported.items()}
+            state |= {
+                f"env_{i + int(name[4:]) * len(self._workers)}": value
+                for name, value in exported.items()
+            }
         return state
 
     def restore_state(self, state: State) -> None:
         count = len(self._workers)
         for i in range(count):
             rows = range(i, self.num_envs, count)
-            mine = {f"env_{j}": state[f"env_{row}"] for j, row in enumerate(rows) if f"env_{row}" in state}
+            mine = {
+                f"env_{j}": state[f"env_{row}"]
+                for j, row in enumerate(rows)
+                if f"env_{row}" in state
+            }
             self._workers[i].send(("restore_state", (mine,)))
             self._until_it_works(i, ("restore_state", (mine,)))
 
@@ -184,7 +198,8 @@ class WorkerEnvs:
         return Frame(*(np.concatenate(column)[order] for column in columns))
 
     def _until_it_works(self, i: int, message: Any) -> Any:
-        """The answer of a worker to a message, sent again after every restart; None: to its start."""
+        """The answer of a worker to a message, sent again after every restart; None: to its
+        start."""
         while True:
             try:
                 return self._workers[i].receive(START_SECONDS if message is None else self.timeout)
@@ -203,7 +218,10 @@ class WorkerEnvs:
             reason = " ".join(str(failure).split("\n")[0].split())
             last = str(failure).strip().splitlines()[-1]
             detail = "" if last == reason else f" ({last.strip()})"
-            raise EnvsFail(f"envs failed {self._failures} times in a row; the last worker process {reason}{detail}")
+            raise EnvsFail(
+                f"envs failed {self._failures} times in a row; the last worker process "
+                f"{reason}{detail}"
+            )
         time.sleep(min(BACKOFF * 2 ** (self._failures - 1), LONGEST_BACKOFF))
         self._workers[i] = _start(self._work[i])
         if wait:

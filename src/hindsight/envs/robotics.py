@@ -1,7 +1,9 @@
-"""Fetch and Shadow Hand: what Gymnasium-Robotics does around the physics, for many simulations at once, bit for bit.
+"""Fetch and Shadow Hand: what Gymnasium-Robotics does around the physics, for many simulations at
+once, bit for bit.
 
-One Gymnasium-Robotics env is the template: model, start state, thresholds, goal sampling and rewards are its own. What
-it does per step in Python (controls, observations) is done here for all simulations at once, in arrays.
+One Gymnasium-Robotics env is the template: model, start state, thresholds, goal sampling and
+rewards are its own. What it does per step in Python (controls, observations) is done here for
+all simulations at once, in arrays.
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ from typing import Any, Protocol
 import mujoco
 import numpy as np
 from gymnasium_robotics.envs.fetch.fetch_env import MujocoFetchEnv
-from gymnasium_robotics.envs.shadow_dexterous_hand.manipulate import MujocoManipulateEnv, quat_from_angle_and_axis
-from gymnasium_robotics.envs.shadow_dexterous_hand.reach import FINGERTIP_SITE_NAMES, MujocoHandReachEnv
+from gymnasium_robotics.envs.shadow_dexterous_hand.manipulate import (
+    MujocoManipulateEnv,
+    quat_from_angle_and_axis,
+)
+from gymnasium_robotics.envs.shadow_dexterous_hand.reach import (
+    FINGERTIP_SITE_NAMES,
+    MujocoHandReachEnv,
+)
 from gymnasium_robotics.utils import rotations
 from mjbatch import Batch
 
@@ -21,7 +29,8 @@ from hindsight.envs.mujoco_state import integration_state
 from hindsight.types import Array, Ints
 
 DERIVED = ("xpos", "xquat", "site_xpos", "site_xmat", "cdof", "subtree_com")
-"""Views that lag one substep behind the state, as MuJoCo leaves them: observations and controls are made of these."""
+"""Views that lag one substep behind the state, as MuJoCo leaves them: observations and controls
+are made of these."""
 BAD = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{name}")) for name in ("QPOS", "QVEL", "QACC")]
 
 
@@ -30,7 +39,8 @@ Rows = Ints | slice
 
 
 class Physics:
-    """The states of N simulations as arrays [N, ...]; `batch.step` and `batch.forward` run without the GIL."""
+    """The states of N simulations as arrays [N, ...]; `batch.step` and `batch.forward` run
+    without the GIL."""
 
     def __init__(self, model: Any, data: Any, num: int, threads: int) -> None:
         self.model = model
@@ -61,7 +71,9 @@ class Physics:
     def linear_velocity(self, rows: Rows, site: int) -> Array:
         """Of a site, [n, 3]: its Jacobian, computed as mj_jacSite does, times qvel."""
         body = int(self.model.site_bodyid[site])
-        offset = (self.site_xpos[rows, site] - self.subtree_com[rows, self.model.body_rootid[body]])[:, None]
+        offset = (
+            self.site_xpos[rows, site] - self.subtree_com[rows, self.model.body_rootid[body]]
+        )[:, None]
         motion = self._motion(rows, body)
         axis = motion[..., :3]
         cross = axis[..., _NEXT] * offset[..., _AFTER] - axis[..., _AFTER] * offset[..., _NEXT]
@@ -79,7 +91,8 @@ class Physics:
         return self.cdof[rows][:, self._dofs[body]]
 
     def _times_velocity(self, rows: Rows, body: int, columns: Array) -> Array:
-        """The Jacobian with these columns [n, d, 3], and zeros for the other degrees of freedom, times qvel."""
+        """The Jacobian with these columns [n, d, 3], and zeros for the other degrees of freedom,
+        times qvel."""
         jacobian = np.zeros((len(columns), 3, self.model.nv))
         jacobian[..., self._dofs[body]] = columns.transpose(0, 2, 1)
         product: Array = jacobian @ self.qvel[rows][..., None]
@@ -111,7 +124,8 @@ def _dofs(model: Any, body: int) -> list[int]:
 
 
 class Task(Protocol):
-    """What a family of tasks does around the physics; `ids` [n], or `rows`, are the simulations concerned."""
+    """What a family of tasks does around the physics; `ids` [n], or `rows`, are the simulations
+    concerned."""
 
     def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None: ...
 
@@ -120,7 +134,8 @@ class Task(Protocol):
     def settle(self, ids: Ints) -> None: ...
 
     def observe(self, rows: Rows) -> tuple[Array, Array]:
-        """Observations [n, o] and achieved goals [n, g]; the latter may be a view of the simulations."""
+        """Observations [n, o] and achieved goals [n, g]; the latter may be a view of the
+        simulations."""
 
 
 TURNED = np.array([1.0, 0.0, 1.0, 0.0])
@@ -138,8 +153,13 @@ class Fetch:
         names = [name for name in template._model_names.joint_names if name.startswith("robot")]
         self.fingers_qpos = [int(model.joint(name).qposadr[0]) for name in names[-2:]]
         self.fingers_qvel = [int(model.joint(name).dofadr[0]) for name in names[-2:]]
-        self.blocked = [int(model.joint(f"robot0:{side}_gripper_finger_joint").qposadr[0]) for side in ("l", "r")]
-        self.actuated = [int(model.jnt_qposadr[model.actuator_trnid[i, 0]]) for i in range(model.nu)]
+        self.blocked = [
+            int(model.joint(f"robot0:{side}_gripper_finger_joint").qposadr[0])
+            for side in ("l", "r")
+        ]
+        self.actuated = [
+            int(model.jnt_qposadr[model.actuator_trnid[i, 0]]) for i in range(model.nu)
+        ]
         self.relative = np.array([model.actuator_biastype[i] != 0 for i in range(model.nu)])
         first, second = next(
             (int(a), int(b))
@@ -169,7 +189,9 @@ class Fetch:
         physics = self.physics
         move = actions[:, :3] * actions.dtype.type(0.05)
         grip = np.zeros_like(actions[:, 3:]) if self.template.block_gripper else actions[:, 3:]
-        physics.ctrl[rows] = np.where(self.relative, physics.qpos[rows][:, self.actuated], 0.0) + grip
+        physics.ctrl[rows] = (
+            np.where(self.relative, physics.qpos[rows][:, self.actuated], 0.0) + grip
+        )
         physics.mocap_pos[rows, 0] = physics.xpos[rows, self.welded] + move
         physics.mocap_quat[rows, 0] = physics.xquat[rows, self.welded] + TURNED
 
@@ -203,16 +225,26 @@ class Fetch:
 
 
 class Hand:
-    """What all hand tasks share: absolute control of the joints, and joint positions and velocities as observations."""
+    """What all hand tasks share: absolute control of the joints, and joint positions and
+    velocities as observations."""
 
     def __init__(self, template: Any, physics: Physics) -> None:
         self.template, self.physics = template, physics
         model = template.model
-        joints = [model.joint(name) for name in template._model_names.joint_names if name.startswith("robot")]
+        joints = [
+            model.joint(name)
+            for name in template._model_names.joint_names
+            if name.startswith("robot")
+        ]
         self.joints_qpos = [int(joint.qposadr[0]) for joint in joints]
         self.joints_qvel = [int(joint.dofadr[0]) for joint in joints]
         low, high = model.actuator_ctrlrange.T
-        self.low, self.high, self.half, self.middle = low, high, (high - low) / 2.0, (high + low) / 2.0
+        self.low, self.high, self.half, self.middle = (
+            low,
+            high,
+            (high - low) / 2.0,
+            (high + low) / 2.0,
+        )
 
     def control(self, rows: Rows, actions: Array) -> None:
         self.physics.ctrl[rows] = np.clip(self.middle + actions * self.half, self.low, self.high)
@@ -221,7 +253,9 @@ class Hand:
         pass
 
     def joints(self, rows: Rows) -> tuple[Array, Array]:
-        return self.physics.qpos[rows][:, self.joints_qpos], self.physics.qvel[rows][:, self.joints_qvel]
+        return self.physics.qpos[rows][:, self.joints_qpos], self.physics.qvel[rows][
+            :, self.joints_qvel
+        ]
 
 
 class HandReach(Hand):
@@ -252,7 +286,8 @@ class HandManipulate(Hand):
         self.centre = _site(template.model, "object:center")
 
     def reset(self, ids: Ints, rngs: Sequence[np.random.Generator]) -> None:
-        """As Gymnasium-Robotics does it: controls and warm start of the last episode stay; again until on the palm."""
+        """As Gymnasium-Robotics does it: controls and warm start of the last episode stay; again
+        until on the palm."""
         physics, template = self.physics, self.template
         waiting = dict(zip(ids.tolist(), rngs, strict=True))
         while waiting:
@@ -261,7 +296,9 @@ class HandManipulate(Hand):
             physics.qpos[now], physics.qvel[now] = template.initial_qpos, template.initial_qvel
             physics.batch.forward(now)
             for i in now:
-                physics.qpos[i, self.object_qpos] = self._start(physics.qpos[i, self.object_qpos], waiting[int(i)])
+                physics.qpos[i, self.object_qpos] = self._start(
+                    physics.qpos[i, self.object_qpos], waiting[int(i)]
+                )
             for _ in range(10):
                 self.control(now, np.zeros((len(now), 20)))
                 physics.batch.step(now, nstep=template.n_substeps)
@@ -270,7 +307,8 @@ class HandManipulate(Hand):
                 del waiting[int(i)]
 
     def _start(self, qpos: Array, rng: np.random.Generator) -> Array:
-        """A random place and rotation of the object, drawn in the order in which Gymnasium-Robotics draws."""
+        """A random place and rotation of the object, drawn in the order in which
+        Gymnasium-Robotics draws."""
         template = self.template
         place, rotation = qpos[:3].copy(), qpos[3:].copy()
         if template.randomize_initial_rotation and template.target_rotation != "fixed":
@@ -280,7 +318,9 @@ class HandManipulate(Hand):
                 axis = rng.uniform(-1.0, 1.0, size=3)
             offset = quat_from_angle_and_axis(angle, axis)
             if template.target_rotation == "parallel":
-                offset = rotations.quat_mul(offset, template.parallel_quats[rng.integers(len(template.parallel_quats))])
+                offset = rotations.quat_mul(
+                    offset, template.parallel_quats[rng.integers(len(template.parallel_quats))]
+                )
             rotation = rotations.quat_mul(rotation, offset)
         if template.randomize_initial_position and template.target_position != "fixed":
             place += rng.normal(size=3, scale=0.005)
@@ -290,11 +330,14 @@ class HandManipulate(Hand):
     def observe(self, rows: Rows) -> tuple[Array, Array]:
         qpos, qvel = self.joints(rows)
         achieved = self.physics.qpos[rows, self.object_qpos]
-        return np.concatenate([qpos, qvel, self.physics.qvel[rows, self.object_qvel], achieved], axis=1), achieved
+        return np.concatenate(
+            [qpos, qvel, self.physics.qvel[rows, self.object_qvel], achieved], axis=1
+        ), achieved
 
 
 def rows_of(ids: Ints) -> Rows:
-    """The simulations as a slice if they are the first n (views instead of copies), else as they are."""
+    """The simulations as a slice if they are the first n (views instead of copies), else as they
+    are."""
     n = len(ids)
     return slice(0, n) if n and ids[0] == 0 and ids[-1] == n - 1 else ids
 
@@ -312,12 +355,15 @@ def make_task(template: Any, physics: Physics) -> Task:
     if isinstance(template, MujocoFetchEnv):
         return Fetch(template, physics)
     return (
-        HandReach(template, physics) if isinstance(template, MujocoHandReachEnv) else HandManipulate(template, physics)
+        HandReach(template, physics)
+        if isinstance(template, MujocoHandReachEnv)
+        else HandManipulate(template, physics)
     )
 
 
 def supports(env: Any) -> bool:
-    """Whether an unwrapped env is one that can be simulated here (touch sensors and relative control cannot)."""
+    """Whether an unwrapped env is one that can be simulated here (touch sensors and relative
+    control cannot)."""
     kind = type(env)
     plain = kind._get_obs in (
         MujocoFetchEnv._get_obs,

@@ -1,4 +1,5 @@
-"""Grid rooms: walk to the goal cell of an 11x11 room, empty or divided into four rooms joined by doors."""
+"""Grid rooms: walk to the goal cell of an 11x11 room, empty or divided into four rooms joined by
+doors."""
 
 from __future__ import annotations
 
@@ -30,16 +31,22 @@ MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])  # up, down, left, right
 
 
 class RoomsEnv(gym.Env[Any, Any]):
-    """Goal env on a grid. Observations and goals are (row, column); a move into a wall stays where it is.
+    """Goal env on a grid. Observations and goals are (row, column); a move into a wall stays where
+    it is.
 
-    Reward 0 when a step reaches the goal, else -1; reaching it terminates the episode. The goal is uniform over the
-    free cells other than the starts. With probability `slip` a move is replaced by a random one.
+    Reward 0 when a step reaches the goal, else -1; reaching it terminates the episode. The goal
+    is uniform over the free cells other than the starts. With probability `slip` a move is
+    replaced by a random one.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
 
     def __init__(
-        self, layout: str = "empty", slip: float = 0.0, random_corner: bool = False, render_mode: str | None = None
+        self,
+        layout: str = "empty",
+        slip: float = 0.0,
+        random_corner: bool = False,
+        render_mode: str | None = None,
     ) -> None:
         if layout not in LAYOUTS:
             raise HindsightError(f"unknown layout {layout!r}: choose from {', '.join(LAYOUTS)}")
@@ -50,7 +57,9 @@ class RoomsEnv(gym.Env[Any, Any]):
         rows, columns = self.free.shape
         corners = np.array([[0, 0], [0, columns - 1], [rows - 1, 0], [rows - 1, columns - 1]])
         self.starts = corners if random_corner else corners[:1]
-        self.goals = np.array([cell for cell in self.cells if not (cell == self.starts).all(axis=1).any()])
+        self.goals = np.array(
+            [cell for cell in self.cells if not (cell == self.starts).all(axis=1).any()]
+        )
         self.slip = slip
         self.render_mode = render_mode
         high = np.array([rows - 1, columns - 1], np.float32)
@@ -78,7 +87,9 @@ class RoomsEnv(gym.Env[Any, Any]):
         observation = self._observe()
         reached = bool((self._position == self._goal).all())
         info = {"is_success": reached}
-        reward = float(self.compute_reward(observation["achieved_goal"], observation["desired_goal"], info))
+        reward = float(
+            self.compute_reward(observation["achieved_goal"], observation["desired_goal"], info)
+        )
         return observation, reward, reached, False, info
 
     def after(self, position: Array, move: int) -> Array:
@@ -89,7 +100,9 @@ class RoomsEnv(gym.Env[Any, Any]):
 
     def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         """0 where the goals [..., 2] are equal, else -1."""
-        return np.asarray(self.compute_terminated(achieved_goal, desired_goal, info), np.float32) - 1.0
+        return (
+            np.asarray(self.compute_terminated(achieved_goal, desired_goal, info), np.float32) - 1.0
+        )
 
     def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         return (np.asarray(achieved_goal) == np.asarray(desired_goal)).all(axis=-1)
@@ -99,7 +112,9 @@ class RoomsEnv(gym.Env[Any, Any]):
 
     def render(self) -> Any:
         """Walls dark, the goal orange, the agent blue."""
-        cells = np.where(self.free[..., None], np.array([235, 235, 235]), np.array([64, 64, 64])).astype(np.uint8)
+        cells = np.where(
+            self.free[..., None], np.array([235, 235, 235]), np.array([64, 64, 64])
+        ).astype(np.uint8)
         cells[tuple(self._goal)] = (217, 119, 6)
         cells[tuple(self._position)] = (38, 84, 124)
         return _cells_to_image(cells)

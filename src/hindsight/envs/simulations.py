@@ -1,7 +1,8 @@
 """N simulations of a Fetch or Hand task, stepped together.
 
-MuJoCo's threads advance them without the GIL, each taking the next simulation that waits; what happens in one does not
-depend on the thread. Controls and observations are made in between, for all simulations at once.
+MuJoCo's threads advance them without the GIL, each taking the next simulation that waits; what
+happens in one does not depend on the thread. Controls and observations are made in between, for
+all simulations at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from hindsight.types import Array, Bools, Ints
 
 
 class Simulations:
-    """N simulations with their generators, goals and step counts. `ids` are sorted numbers of some of them."""
+    """N simulations with their generators, goals and step counts. `ids` are sorted numbers of
+    some of them."""
 
     def __init__(self, template: Any, num: int, threads: int = 1) -> None:
         self.template = template
@@ -30,7 +32,8 @@ class Simulations:
         self._warned = self._warnings()
 
     def reset(self, ids: Ints, seeds: Sequence[int | None]) -> None:
-        """Start an episode in each simulation; a seed of None goes on with the simulation's generator."""
+        """Start an episode in each simulation; a seed of None goes on with the simulation's
+        generator."""
         for i, seed in zip(ids, seeds, strict=True):
             if seed is not None:
                 self.rngs[i] = seeding.np_random(int(seed))[0]
@@ -50,15 +53,22 @@ class Simulations:
         self.task.settle(ids)
         self.steps[ids] += 1
         broken: Bools = self._warnings()[rows] > self._warned[rows]
-        finite: Bools = np.isfinite(self.physics.qpos[rows].sum(axis=1))  # a NaN or infinity stays one in the sum
+        finite: Bools = np.isfinite(
+            self.physics.qpos[rows].sum(axis=1)
+        )  # a NaN or infinity stays one in the sum
         return broken | ~finite, self.observe(ids)
 
     def observe(self, ids: Ints) -> dict[str, Array]:
         observation, achieved = self.task.observe(rows_of(ids))
-        return {"observation": observation, "achieved_goal": achieved.copy(), "desired_goal": self.goal[ids]}
+        return {
+            "observation": observation,
+            "achieved_goal": achieved.copy(),
+            "desired_goal": self.goal[ids],
+        }
 
     def export_state(self) -> dict[str, Any]:
-        """Everything the future depends on: physics, what the next control reads of it, generators, goals, counts."""
+        """Everything the future depends on: physics, what the next control reads of it,
+        generators, goals, counts."""
         physics = self.physics
         return {
             "state": physics.state.copy(),
@@ -72,7 +82,7 @@ class Simulations:
     def restore_state(self, state: dict[str, Any]) -> None:
         physics = self.physics
         physics.state[:] = state["state"]
-        physics.batch.forward()  # brings the views up to date; but warm start and warnings are then a little ahead
+        physics.batch.forward()  # the views are up to date now; warm start and warnings are a little ahead
         physics.state[:] = state["state"]
         for name in DERIVED:
             getattr(physics, name)[:] = state[name]

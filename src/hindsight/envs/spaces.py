@@ -1,4 +1,5 @@
-"""How observations and goals of any supported space become the flat float32 features that networks read."""
+"""How observations and goals of any supported space become the flat float32 features that
+networks read."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from hindsight.types import Array, Floats
 
 @dataclass(frozen=True)
 class Features:
-    """Maps a batch of values of one space, [..., *shape], to float32 features [..., dim]. Discrete values one-hot."""
+    """Maps a batch of values of one space, [..., *shape], to float32 features [..., dim].
+    Discrete values one-hot."""
 
     shape: tuple[int, ...]
     categories: int = 0
@@ -25,10 +27,13 @@ class Features:
             return Features(tuple(space.shape))
         if isinstance(space, gym.spaces.Discrete):
             if int(space.start) != 0:
-                raise HindsightError(f"{name} is a Discrete space that does not start at 0: shift it in a wrapper")
+                raise HindsightError(
+                    f"{name} is a Discrete space that does not start at 0: shift it in a wrapper"
+                )
             return Features((), int(space.n))
         raise HindsightError(
-            f"{name} is a {type(space).__name__} space; Box, MultiBinary, MultiDiscrete and Discrete are supported: "
+            f"{name} is a {type(space).__name__} space; Box, MultiBinary, MultiDiscrete and "
+            "Discrete are supported: "
             "flatten it with gymnasium.wrappers.FlattenObservation or a wrapper of your own"
         )
 

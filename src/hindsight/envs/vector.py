@@ -20,9 +20,10 @@ from hindsight.types import Array
 class RobotVectorEnv(VectorEnv[Any, Any, Any]):
     """N Fetch or Hand envs in one process, with the numbers of Gymnasium-Robotics.
 
-    `autoreset_mode` says what happens after an episode's last step, as in Gymnasium: NEXT_STEP resets at the next call
-    of `step`, SAME_STEP at once (the last observation is in `info["final_obs"]`), DISABLED leaves it to
-    `reset(options={"reset_mask": ...})`. The mode is in `metadata["autoreset_mode"]`.
+    `autoreset_mode` says what happens after an episode's last step, as in Gymnasium: NEXT_STEP
+    resets at the next call of `step`, SAME_STEP at once (the last observation is in
+    `info["final_obs"]`), DISABLED leaves it to `reset(options={"reset_mask": ...})`. The mode is
+    in `metadata["autoreset_mode"]`.
     """
 
     def __init__(
@@ -45,7 +46,10 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.metadata = {**env.metadata, "autoreset_mode": autoreset_mode}
-        self.single_action_space, self.single_observation_space = env.action_space, env.observation_space
+        self.single_action_space, self.single_observation_space = (
+            env.action_space,
+            env.observation_space,
+        )
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.max_episode_steps = int(env.spec.max_episode_steps or 0)
@@ -55,7 +59,10 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         self._ended = np.zeros(num_envs, np.bool_)
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         """Start episodes in all envs, or where `options["reset_mask"]` says."""
         seeds = [seed] * self.num_envs if seed is None else seed
@@ -69,10 +76,13 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observe(), {}
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
-        """One step in every env; those that diverge are reset, truncated, and marked in `info["diverged"]`."""
+        """One step in every env; those that diverge are reset, truncated, and marked in
+        `info["diverged"]`."""
         actions = np.asarray(actions)
         if self._mode == AutoresetMode.DISABLED and self._ended.any():
-            raise HindsightError("an episode has ended: reset it with options={'reset_mask': ...} before stepping")
+            raise HindsightError(
+                "an episode has ended: reset it with options={'reset_mask': ...} before stepping"
+            )
         resetting = self._ended.copy()  # only in the mode NEXT_STEP can any be left
         running = np.flatnonzero(~resetting)
         diverged = np.zeros(self.num_envs, np.bool_)
@@ -90,11 +100,19 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
         if diverged.any():
             info |= {"diverged": diverged, "_diverged": diverged}
         if self._mode == AutoresetMode.SAME_STEP and truncated.any():
-            info |= {"final_obs": observation, "_final_obs": truncated, "final_info": {"is_success": success}}
+            info |= {
+                "final_obs": observation,
+                "_final_obs": truncated,
+                "final_info": {"is_success": success},
+            }
             done = np.flatnonzero(truncated)
             self.simulations.reset(done, [None] * len(done))
             observation = self._observe()
-        self._ended = truncated if self._mode != AutoresetMode.SAME_STEP else np.zeros(self.num_envs, np.bool_)
+        self._ended = (
+            truncated
+            if self._mode != AutoresetMode.SAME_STEP
+            else np.zeros(self.num_envs, np.bool_)
+        )
         return observation, reward, np.zeros(self.num_envs, np.bool_), truncated, info
 
     def _observe(self) -> dict[str, Array]:
@@ -103,7 +121,9 @@ class RobotVectorEnv(VectorEnv[Any, Any, Any]):
     def _judge(self, observation: dict[str, Array]) -> tuple[Array, Array]:
         template = self.simulations.template
         achieved, desired = observation["achieved_goal"], observation["desired_goal"]
-        return template.compute_reward(achieved, desired, {}), template._is_success(achieved, desired)
+        return template.compute_reward(achieved, desired, {}), template._is_success(
+            achieved, desired
+        )
 
     def export_state(self) -> dict[str, Any]:
         """Everything the future depends on, as arrays and plain values."""

@@ -1,7 +1,9 @@
-"""A worker process: steps its share of the envs for `WorkerEnvs`. Started with the file descriptor of its pipe.
+"""A worker process: steps its share of the envs for `WorkerEnvs`. Started with the file descriptor
+of its pipe.
 
-Every request has a number, and its answer bears it. When the pipe closes, the envs are closed and the process ends; if
-they hang, it ends all the same, with whatever processes they have started: nothing outlives the main process.
+Every request has a number, and its answer bears it. When the pipe closes, the envs are closed
+and the process ends; if they hang, it ends all the same, with whatever processes they have
+started: nothing outlives the main process.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def main() -> None:
     envs: LocalEnvs | None = None
     number = 0
     try:
-        make_env, num_envs, max_episode_steps, timeout, start_seconds = pickle.loads(pipe.recv_bytes())
+        make_env, num_envs, max_episode_steps, timeout, start_seconds = pickle.loads(
+            pipe.recv_bytes()
+        )
         with _limited(start_seconds):
             envs = LocalEnvs(make_env, num_envs, max_episode_steps)
         pipe.send((number, "ready", None))
@@ -57,8 +61,8 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """The system ends this process if it takes much longer than the main process waits, which may be gone. It needs
-    no help from Python, which a simulator that hangs does not let run."""
+    """The system ends this process if it takes much longer than the main process waits, which
+    may be gone. It needs no help from Python, which a simulator that hangs does not let run."""
     signal.alarm(min(math.ceil(seconds) + GRACE, 2**31 - 1))
     try:
         yield

@@ -1,4 +1,5 @@
-"""Replay: storage of episodes, samplers of transitions, priorities of pairs, and their composition with a goal rule."""
+"""Replay: storage of episodes, samplers of transitions, priorities of pairs, and their
+composition with a goal rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is replayed: transitions under goals, as a learner reads them, and where each of them is stored."""
+"""What is replayed: transitions under goals, as a learner reads them, and where each of them is
+stored."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class Batch(NamedTuple):
     importance: Tensor  # 1 / (N P(i)): 1 if all were drawn alike
     beta: Tensor = 0.0  # exponent of the importance weights in the critic's loss
     actor_beta: Tensor = 0.0  # and in the actor's
-    fresh: Fresh | None = None  # then these are candidates, several times as many as are learnt from
+    fresh: Fresh | None = (
+        None  # then these are candidates, several times as many as are learnt from
+    )
     actor: Batch | None = None  # what the actor learns from, if it is something else
 
 

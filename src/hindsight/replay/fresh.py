@@ -1,7 +1,8 @@
-"""Priorities that are fresh when sampled: more candidates than needed, then TD errors choose among them.
+"""Priorities that are fresh when sampled: more candidates than needed, then TD errors choose among
+them.
 
-The paper's open problem: "Unless there is a way to compute the TD error after sampling and yet have a priority assigned
-to a transition while storing, the authors don't see much hope."
+The paper's open problem: "Unless there is a way to compute the TD error after sampling and yet
+have a priority assigned to a transition while storing, the authors don't see much hope."
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from hindsight.types import Tensor
 
 
 def choose(batch: Batch, td_errors: Callable[[Batch], TDErrors]) -> tuple[Batch, TDErrors | None]:
-    """The batch to learn from, and the fresh TD errors of its candidates; the batch as it is if it has none.
+    """The batch to learn from, and the fresh TD errors of its candidates; the batch as it is if it
+    has none.
 
     The actor learns from what would have been replayed without fresh priorities.
     """
@@ -34,9 +36,10 @@ def choose(batch: Batch, td_errors: Callable[[Batch], TDErrors]) -> tuple[Batch,
 def resample(batch: Batch, priority: Tensor, draws: Tensor) -> Batch:
     """As many of the candidates [C] as there are draws [B], by fresh priorities [C].
 
-    A candidate that was drawn with probability P counts 1 / (N P) times, so that what is chosen follows the fresh
-    priorities and not the old ones (sampling, importance, resampling). For candidates drawn uniformly this is large
-    batch experience replay (Lahire et al., 2022). `importance` of the chosen is 1 / (N P) for the fresh P.
+    A candidate that was drawn with probability P counts 1 / (N P) times, so that what is chosen
+    follows the fresh priorities and not the old ones (sampling, importance, resampling). For
+    candidates drawn uniformly this is large batch experience replay (Lahire et al., 2022).
+    `importance` of the chosen is 1 / (N P) for the fresh P.
     """
     mass = jnp.cumsum(priority * batch.importance)
     targets = (jnp.arange(len(draws)) + draws) / len(draws) * mass[-1]
@@ -45,7 +48,8 @@ def resample(batch: Batch, priority: Tensor, draws: Tensor) -> Batch:
 
 
 def every_nth(batch: Batch, count: int) -> Batch:
-    """`count` of the candidates [C], evenly spread: what would have been replayed without fresh priorities."""
+    """`count` of the candidates [C], evenly spread: what would have been replayed without fresh
+    priorities."""
     return _take(batch, slice(None, None, len(batch.reward) // count))
 
 

@@ -1,9 +1,10 @@
-"""Goals chosen when stored: how many alternate goals a transition gets, and the numbers of (transition, goal) pairs.
+"""Goals chosen when stored: how many alternate goals a transition gets, and the numbers of
+(transition, goal) pairs.
 
-With room for A alternate goals per episode of at most T steps and S slots, pair `slot * T + step` is a transition with
-its actual goal, and the pairs from S * T on are the alternate ones, A per slot, in the order of their steps. The number
-of a pair is its address: nothing is looked up but the time at which its goal was achieved, and evicting an episode is
-overwriting its pairs.
+With room for A alternate goals per episode of at most T steps and S slots, pair `slot * T +
+step` is a transition with its actual goal, and the pairs from S * T on are the alternate ones, A
+per slot, in the order of their steps. The number of a pair is its address: nothing is looked up
+but the time at which its goal was achieved, and evicting an episode is overwriting its pairs.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Addresses(NamedTuple):
 def goal_number(rule: GoalNumbers, step: Array, length: Array, replay_k: float) -> Ints:
     """How many alternate goals step t of an episode of T steps gets.
 
-    uniform k; late t/T k (the paper's Section 3.2); early (1 - t/T) k (its Algorithm 2); early_doubled
-    2 k (T - t)/(T + 1) (its published code), which is k on average and gives each step its share of the future.
+    uniform k; late t/T k (the paper's Section 3.2); early (1 - t/T) k (its Algorithm 2);
+    early_doubled 2 k (T - t)/(T + 1) (its published code), which is k on average and gives each
+    step its share of the future.
     """
     t, T = np.asarray(step, np.float64), np.asarray(length, np.float64)
     shares: dict[str, Floats64] = {
@@ -51,7 +53,8 @@ def goal_number(rule: GoalNumbers, step: Array, length: Array, replay_k: float) 
 
 
 class Pairs:
-    """The pairs of `slots` episodes of at most `horizon` steps, with room for up to `replay_k` goals on average."""
+    """The pairs of `slots` episodes of at most `horizon` steps, with room for up to `replay_k`
+    goals on average."""
 
     def __init__(self, slots: int, horizon: int, rule: GoalNumbers, replay_k: float) -> None:
         steps = np.arange(horizon)
@@ -62,7 +65,9 @@ class Pairs:
         self.horizon = horizon
         self.rule: GoalNumbers = rule
         self.actual = slots * horizon
-        self.first: Ints = np.concatenate([[0], np.cumsum(room)])  # alternate pairs of an episode before each step
+        self.first: Ints = np.concatenate(
+            [[0], np.cumsum(room)]
+        )  # alternate pairs of an episode before each step
         self.per_episode = int(self.first[-1])
         self.alternate = slots * self.per_episode
         self._step_of = np.repeat(steps, room)
@@ -83,7 +88,9 @@ class Pairs:
     def of_slots(self, slots: Ints) -> Ints:
         """All pairs that these slots have room for."""
         actual = (slots[:, None] * self.horizon + np.arange(self.horizon)).ravel()
-        alternate = (self.actual + slots[:, None] * self.per_episode + np.arange(self.per_episode)).ravel()
+        alternate = (
+            self.actual + slots[:, None] * self.per_episode + np.arange(self.per_episode)
+        ).ravel()
         return np.concatenate([actual, alternate])
 
     def actual_of(self, slots: Ints, lengths: Ints) -> Ints:
@@ -96,16 +103,24 @@ class Pairs:
         steps = np.arange(self.horizon)
         numbers = goal_number(self.rule, steps, np.maximum(lengths, 1)[:, None], replay_k)
         numbers = np.where(steps < lengths[:, None], numbers, 0)
-        wanted = (np.arange(self.per_episode) - self.first[self._step_of]) < numbers[:, self._step_of]
-        return (self.actual + slots[:, None] * self.per_episode + np.arange(self.per_episode))[wanted]
+        wanted = (np.arange(self.per_episode) - self.first[self._step_of]) < numbers[
+            :, self._step_of
+        ]
+        return (self.actual + slots[:, None] * self.per_episode + np.arange(self.per_episode))[
+            wanted
+        ]
 
     def set_goals(self, ids: Ints, goal_time: Ints) -> None:
-        """The alternate pairs `ids` pursue what was achieved at these times of their own episode."""
+        """The alternate pairs `ids` pursue what was achieved at these times of their own
+        episode."""
         self._goal_time[ids - self.actual] = goal_time
 
     def used(self, values: Array, episodes: int) -> tuple[Array, Array]:
-        """Of values by pair, views of those of the first slots: with actual goals, and with alternate ones."""
-        return values[: episodes * self.horizon], values[self.actual :][: episodes * self.per_episode]
+        """Of values by pair, views of those of the first slots: with actual goals, and with
+        alternate ones."""
+        return values[: episodes * self.horizon], values[self.actual :][
+            : episodes * self.per_episode
+        ]
 
     def export_state(self, episodes: int) -> State:
         return {"goal_time": self._goal_time[: episodes * self.per_episode].copy()}
@@ -116,7 +131,8 @@ class Pairs:
         used[:] = all_between(saved, "goal_time", 0, self.horizon)
 
     def same_transition(self, ids: Ints) -> tuple[Ints, Ints]:
-        """All other pairs that there is room for at the transitions of `ids`, and which of `ids` each belongs to."""
+        """All other pairs that there is room for at the transitions of `ids`, and which of `ids`
+        each belongs to."""
         at = self.address(ids)
         start, count = self.first[at.step], self.first[at.step + 1] - self.first[at.step]
         which = np.repeat(np.arange(len(ids)), count)

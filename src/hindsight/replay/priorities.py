@@ -1,7 +1,7 @@
 """Priorities of stored pairs: what sets them, and which queues they are kept in.
 
-A priority is a function of what is known of a pair (`Signals`), chosen by name (`priority.signal`), times the weight of
-its episode. A new signal is one function in `SIGNALS`.
+A priority is a function of what is known of a pair (`Signals`), chosen by name
+(`priority.signal`), times the weight of its episode. A new signal is one function in `SIGNALS`.
 """
 
 from __future__ import annotations
@@ -33,26 +33,31 @@ from hindsight.types import Array, Floats, Floats64, Ints
 
 @dataclass(frozen=True)
 class PriorityConfig:
-    """Which transitions, or pairs of a transition and a goal, are replayed more often than others."""
+    """Which transitions, or pairs of a transition and a goal, are replayed more often than
+    others."""
 
     sampling: Literal["uniform", "proportional", "rank", "rank_heap"] = "uniform"
-    """In proportion to the priority, by its exact rank, or by its place in a heap (the paper's); or all alike."""
+    """In proportion to the priority, by its exact rank, or by its place in a heap (the paper's);
+    or all alike."""
     signal: str = "td_error"
     """What sets the priority of a pair."""
     alpha: OptionalNotNegative = None
-    """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not given."""
+    """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not
+    given."""
     beta: ShareSchedule = Schedule("linear", (0.5, 1.0))
     """How much of the bias is corrected by importance weights."""
     bias_correction: Literal["critic", "both", "none"] = "critic"
     """Whose loss the importance weights go into."""
     queues: Literal["single_queue", "two_queues"] = "single_queue"
-    """One queue, or one each for actual and alternate goals, drawn 1 : replay_k (if goals are chosen when stored)."""
+    """One queue, or one each for actual and alternate goals, drawn 1 : replay_k (if goals are
+    chosen when stored)."""
     stratified: bool = True
     """Draw one entry from each of batch_size pieces of equal probability."""
     updates_per_draw: Count = 10
     """Updates of the learner between two draws: the priorities of a draw are as old as that."""
     initial: Literal["td_error", "largest", "predicted"] = "td_error"
-    """Priority of new pairs: by their TD errors, the largest stored, or what a small model predicts."""
+    """Priority of new pairs: by their TD errors, the largest stored, or what a small model
+    predicts."""
     epsilon: NotNegative = 1e-6
     """Added to |TD error|."""
     floor: NotNegative = 0.0
@@ -60,22 +65,29 @@ class PriorityConfig:
     shared: Share = 0.0
     """How far the other goals of a transition follow the TD error of the one that was replayed."""
     hardness: NotNegative = 0.0
-    """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value to 1 for the lowest."""
+    """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value
+    to 1 for the lowest."""
     fresh: Count = 1
-    """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it off."""
+    """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it
+    off."""
     actor_batch: Literal["same", "uniform"] = "same"
-    """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen when sampled."""
+    """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen
+    when sampled."""
 
     def check(self) -> None:
         """Raise HindsightError naming a setting that nothing would read."""
         if self.signal not in SIGNALS:
-            raise HindsightError(f"unknown priority.signal {self.signal!r}.{nearest(self.signal, SIGNALS)}")
+            raise HindsightError(
+                f"unknown priority.signal {self.signal!r}.{nearest(self.signal, SIGNALS)}"
+            )
         if self.sampling == "uniform":
             why = "while priority.sampling is uniform"
             names = ("signal", "updates_per_draw", "initial", "floor", "shared", "hardness")
             refuse_changes(self, names, "priority.", why)
             if self.fresh == 1:
-                refuse_changes(self, ("alpha", "beta", "bias_correction", "epsilon"), "priority.", why)
+                refuse_changes(
+                    self, ("alpha", "beta", "bias_correction", "epsilon"), "priority.", why
+                )
 
     @property
     def exponent(self) -> float:
@@ -124,15 +136,20 @@ SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error}
 
 
 class Priorities:
-    """The queues of all pairs. A priority is the signal, times the hardness of the goal, times the episode's weight."""
+    """The queues of all pairs. A priority is the signal, times the hardness of the goal, times
+    the episode's weight."""
 
     def __init__(self, pairs: Pairs, config: PriorityConfig) -> None:
         self.pairs = pairs
         self.config = config
         self.signal = SIGNALS[config.signal]
         two = config.queues == "two_queues"
-        alpha = config.exponent if self.prioritised else 1.0  # pairs that are alike are as likely as their episodes
-        self.queues = Queues(config.kind, alpha, pairs.actual, pairs.alternate, two, config.stratified)
+        alpha = (
+            config.exponent if self.prioritised else 1.0
+        )  # pairs that are alike are as likely as their episodes
+        self.queues = Queues(
+            config.kind, alpha, pairs.actual, pairs.alternate, two, config.stratified
+        )
         self.now = 0  # how many times episodes were stored
         self._stored_at = np.zeros(pairs.slots, np.int64)
         self._set_at = np.zeros(pairs.actual + pairs.alternate, np.uint16)  # modulo 2**16
@@ -144,7 +161,8 @@ class Priorities:
         return self.config.sampling != "uniform"
 
     def replace(self, slots: Ints, episode_weight: Array) -> None:
-        """These slots hold new episodes: forget the pairs that they held, and weigh those to come."""
+        """These slots hold new episodes: forget the pairs that they held, and weigh those to
+        come."""
         pairs = self.pairs.of_slots(slots)
         self.queues.remove(pairs)
         self._episode_weight[slots] = episode_weight
@@ -152,17 +170,21 @@ class Priorities:
         self._stored_at[slots] = self.now
         self._set_at[pairs] = self.now % 2**16
 
-    def push(self, ids: Ints, td: TDErrors | None, read: Callable[[Ints], Batch], sampled_at: int) -> None:
+    def push(
+        self, ids: Ints, td: TDErrors | None, read: Callable[[Ints], Batch], sampled_at: int
+    ) -> None:
         """Push pairs that were stored or sampled when `now` was `sampled_at`, by their TD errors.
 
-        Without TD errors they get the largest priority that is stored, as far as the weights of their episodes allow,
-        or 1 if none is. Those overwritten since are left alone. The other goals of their transitions follow them by the
-        share `shared`.
+        Without TD errors they get the largest priority that is stored, as far as the weights of
+        their episodes allow, or 1 if none is. Those overwritten since are left alone. The other
+        goals of their transitions follow them by the share `shared`.
         """
         if td is None:
             weight = self._episode_weight[self.pairs.address(ids).slot]
             largest = 0.0
-            if self.prioritised:  # of an episode of the largest weight, so that none gets more than the largest
+            if (
+                self.prioritised
+            ):  # of an episode of the largest weight, so that none gets more than the largest
                 largest = self.queues.largest() / self._episode_weight[self._stored_at > 0].max()
             self._set(ids, (largest or 1.0) * weight.astype(np.float64))
             return
@@ -174,16 +196,21 @@ class Priorities:
         self._set(ids, priorities * self._episode_weight[self.pairs.address(ids).slot])
 
     def _of(self, signals: Signals) -> Floats64:
-        """Priorities before the episode's weight: the signal + epsilon, at least the floor, times the hardness."""
+        """Priorities before the episode's weight: the signal + epsilon, at least the floor,
+        times the hardness."""
         priorities = np.maximum(self.signal(signals) + self.config.epsilon, self.config.floor)
         if self.config.hardness:
             priorities = priorities * self._hardness(signals.value) ** self.config.hardness
         return priorities
 
     def _hardness(self, value: Floats64) -> Floats64:
-        """From nearly 0 for the goal of the highest value so far (soon reached) to 1 for that of the lowest."""
+        """From nearly 0 for the goal of the highest value so far (soon reached) to 1 for that of
+        the lowest."""
         low, high = self._values
-        self._values[:] = low, high = min(low, value.min(initial=np.inf)), max(high, value.max(initial=-np.inf))
+        self._values[:] = low, high = (
+            min(low, value.min(initial=np.inf)),
+            max(high, value.max(initial=-np.inf)),
+        )
         hardness: Floats64 = np.clip((high - value) / max(high - low, 1e-9), 0.01, 1.0)
         return hardness
 
@@ -201,8 +228,11 @@ class Priorities:
         share = self.config.shared
         self.queues.set(others, (1.0 - share) * old + share * priorities[which] * weight)
 
-    def sample(self, batches: int, n: int, replay_k: float, rng: np.random.Generator) -> tuple[Ints, Floats64]:
-        """`batches` times n pairs, and how many times more often each is drawn than if all were equal: N P(i)."""
+    def sample(
+        self, batches: int, n: int, replay_k: float, rng: np.random.Generator
+    ) -> tuple[Ints, Floats64]:
+        """`batches` times n pairs, and how many times more often each is drawn than if all were
+        equal: N P(i)."""
         drawn = [self.queues.sample(n, replay_k, rng) for _ in range(batches)]
         return np.stack([ids for ids, _ in drawn]), np.stack([odds for _, odds in drawn])
 
@@ -226,7 +256,9 @@ class Priorities:
         self.queues.restore_state(state["queues"])
         self.now = between(state["now"], "now", 0, 2**62)
         self._stored_at[:episodes] = fitting(state["stored_at"], "stored_at", (episodes,), np.int64)
-        self._episode_weight[:episodes] = fitting(state["episode_weight"], "episode_weight", (episodes,), np.float32)
+        self._episode_weight[:episodes] = fitting(
+            state["episode_weight"], "episode_weight", (episodes,), np.float32
+        )
         self._values[:] = fitting(state["values"], "values", (2,), np.float64)
         actual, alternate = self.pairs.used(self._set_at, episodes)
         set_at = fitting(state["set_at"], "set_at", (len(actual) + len(alternate),), np.uint16)

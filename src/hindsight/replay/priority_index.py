@@ -31,7 +31,9 @@ class PriorityIndex(Protocol):
 
     def probability(self, ids: Ints) -> Floats64: ...
 
-    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]: ...
+    def sample(
+        self, n: int, rng: np.random.Generator, stratified: bool = True
+    ) -> tuple[Ints, Floats64]: ...
 
     def export_state(self) -> State: ...
 
@@ -42,12 +44,15 @@ def check_ids(ids: Array, capacity: int) -> Ints:
     """The ids as integers, or an error if one is not an entry."""
     checked: Ints = np.asarray(ids, np.int64).ravel()
     if len(checked) and (checked.min() < 0 or checked.max() >= capacity):
-        raise HindsightError(f"entries are 0 to {capacity - 1}, got {checked.min()} to {checked.max()}")
+        raise HindsightError(
+            f"entries are 0 to {capacity - 1}, got {checked.min()} to {checked.max()}"
+        )
     return checked
 
 
 def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
-    """The priorities as float64, or an error if one is negative, not finite, or above the largest that can be kept."""
+    """The priorities as float64, or an error if one is negative, not finite, or above the
+    largest that can be kept."""
     checked: Floats64 = np.asarray(priorities, np.float64).ravel()
     wrong = ~(np.isfinite(checked) & (checked >= 0) & (checked <= largest))
     if wrong.any():
@@ -58,7 +63,9 @@ def check_priorities(priorities: Array, largest: float = np.inf) -> Floats64:
 def distinct(entries: Array, capacity: int) -> Ints:
     """Saved entries as integers, or an error if they are not entries, or one is there twice."""
     if entries.dtype.kind != "i" or entries.ndim != 1:
-        raise HindsightError(f"entries must be whole numbers in a row, got {entries.dtype} {list(entries.shape)}")
+        raise HindsightError(
+            f"entries must be whole numbers in a row, got {entries.dtype} {list(entries.shape)}"
+        )
     ids: Ints = all_between(entries, "entries", 0, capacity - 1).astype(np.int64)
     seen = np.zeros(capacity, np.bool_)
     seen[ids] = True

@@ -1,4 +1,5 @@
-"""Queues of pairs by priority: one for all of them, or one for actual and one for alternate goals."""
+"""Queues of pairs by priority: one for all of them, or one for actual and one for alternate
+goals."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ _INDEXES: dict[str, Callable[[int, float], PriorityIndex]] = {
 class Queues:
     """Pairs 0..actual-1 have actual goals, the `alternate` ones after them alternate goals."""
 
-    def __init__(self, kind: Kind, alpha: float, actual: int, alternate: int, two: bool, stratified: bool) -> None:
+    def __init__(
+        self, kind: Kind, alpha: float, actual: int, alternate: int, two: bool, stratified: bool
+    ) -> None:
         make = _INDEXES[kind]
         sizes = [actual, alternate] if two and alternate else [actual + alternate]
         self.actual = actual
@@ -56,9 +59,11 @@ class Queues:
         return max(index.largest() for index in self.indexes)
 
     def sample(self, n: int, replay_k: float, rng: np.random.Generator) -> tuple[Ints, Floats64]:
-        """n pairs in random order, and how many times more often each is drawn than if all were equal: N P(i).
+        """n pairs in random order, and how many times more often each is drawn than if all were
+        equal: N P(i).
 
-        From two queues, as many are drawn as keep the ratio 1 : replay_k of actual to alternate goals.
+        From two queues, as many are drawn as keep the ratio 1 : replay_k of actual to alternate
+        goals.
         """
         counts = [n]
         if len(self.indexes) == 2:

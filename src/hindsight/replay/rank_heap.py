@@ -1,7 +1,9 @@
-"""Rank-based priorities as the paper keeps them: a binary heap whose array position stands for the rank.
+"""Rank-based priorities as the paper keeps them: a binary heap whose array position stands for the
+rank.
 
-Positions are ranks only roughly: a heap puts every entry before its children, no more. Sorting the array every so many
-updates (Schaul et al., 2015) brings it back to exact ranks. `RankOrder` is exact at all times.
+Positions are ranks only roughly: a heap puts every entry before its children, no more. Sorting
+the array every so many updates (Schaul et al., 2015) brings it back to exact ranks. `RankOrder`
+is exact at all times.
 """
 
 from __future__ import annotations
@@ -36,8 +38,12 @@ class RankHeap:
         return int(self._priority.nbytes + self._heap.nbytes + self._position.nbytes)
 
     def set(self, ids: Ints, priorities: Array) -> None:
-        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
+        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one
+        counts."""
+        ids, values = (
+            check_ids(ids, self.capacity),
+            check_priorities(priorities, FLOAT32_MAX).astype(np.float32),
+        )
         _set(self._priority, self._heap, self._position, self._size, ids, values)
         self._updates += len(ids)
         if self._updates >= self.sort_every:
@@ -45,7 +51,9 @@ class RankHeap:
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
-        _remove(self._priority, self._heap, self._position, self._size, check_ids(ids, self.capacity))
+        _remove(
+            self._priority, self._heap, self._position, self._size, check_ids(ids, self.capacity)
+        )
 
     def sort(self) -> None:
         """Put all entries in order: a sorted array is a heap, too."""
@@ -74,7 +82,9 @@ class RankHeap:
         result[stored] = self.weights.probability(self.rank(ids[stored]), len(self))
         return result
 
-    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
+    def sample(
+        self, n: int, rng: np.random.Generator, stratified: bool = True
+    ) -> tuple[Ints, Floats64]:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
         return self._heap[ranks].astype(np.int64), probabilities
@@ -121,7 +131,9 @@ def _sift(priority: Array, heap: Array, position: Array, size: int, at: int) -> 
 
 
 @compiled
-def _set(priority: Array, heap: Array, position: Array, size: Array, ids: Ints, values: Array) -> None:
+def _set(
+    priority: Array, heap: Array, position: Array, size: Array, ids: Ints, values: Array
+) -> None:
     for j in range(len(ids)):
         entry = ids[j]
         priority[entry] = values[j]

@@ -1,8 +1,9 @@
-"""Rank-based priorities with exact ranks: P(i) proportional to (1 / rank(i))^alpha, rank 1 the largest priority.
+"""Rank-based priorities with exact ranks: P(i) proportional to (1 / rank(i))^alpha, rank 1 the
+largest priority.
 
-The entries are kept in order in blocks of at most BLOCK, each entry with its priority beside it; moving one touches its
-old and its new block only. A block that is full splits; when no block is free, all are packed anew, which happens so
-rarely that it does not count.
+The entries are kept in order in blocks of at most BLOCK, each entry with its priority beside it;
+moving one touches its old and its new block only. A block that is full splits; when no block is
+free, all are packed anew, which happens so rarely that it does not count.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from hindsight.compiled import compiled
-from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct, strata
+from hindsight.replay.priority_index import (
+    FLOAT32_MAX,
+    check_ids,
+    check_priorities,
+    distinct,
+    strata,
+)
 from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
-SUMS = 1 << 16  # how many sums of weights are added at a time, so that they do not depend on how it grew
+SUMS = (
+    1 << 16
+)  # how many sums of weights are added at a time, so that they do not depend on how it grew
 BLOCK = 128
 PACKED = 112  # entries per block after packing
 COARSE = 64  # every so many-th sum is looked at first
@@ -25,8 +34,8 @@ COARSE = 64  # every so many-th sum is looked at first
 class RankWeights:
     """The sums 1, 1 + 2^-alpha, 1 + 2^-alpha + 3^-alpha, ...
 
-    Those for n entries begin those for n + 1, so one array serves every size; it grows with the buffer, piece by
-    piece, so that the sums do not depend on when it grew.
+    Those for n entries begin those for n + 1, so one array serves every size; it grows with the
+    buffer, piece by piece, so that the sums do not depend on when it grew.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -46,7 +55,9 @@ class RankWeights:
             self._coarse = self._sums[COARSE - 1 :: COARSE].copy()
         return self._sums[:n]
 
-    def sample(self, n: int, entries: int, rng: np.random.Generator, stratified: bool) -> tuple[Ints, Floats64]:
+    def sample(
+        self, n: int, entries: int, rng: np.random.Generator, stratified: bool
+    ) -> tuple[Ints, Floats64]:
         """n ranks, counted from 0, of so many entries, and their probabilities."""
         if entries == 0:
             strata(n, 0.0, rng, stratified)
@@ -73,7 +84,8 @@ class Blocks(NamedTuple):
 
 
 class RankOrder:
-    """Entries 0..capacity-1 in the order of their priorities (float32; equal ones by number). 15 bytes per entry."""
+    """Entries 0..capacity-1 in the order of their priorities (float32; equal ones by number). 15
+    bytes per entry."""
 
     def __init__(self, capacity: int, alpha: float = 0.7) -> None:
         self.capacity = capacity
@@ -98,8 +110,12 @@ class RankOrder:
         return sum(array.nbytes for array in self._blocks)
 
     def set(self, ids: Ints, priorities: Array) -> None:
-        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
-        ids, values = check_ids(ids, self.capacity), check_priorities(priorities, FLOAT32_MAX).astype(np.float32)
+        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one
+        counts."""
+        ids, values = (
+            check_ids(ids, self.capacity),
+            check_priorities(priorities, FLOAT32_MAX).astype(np.float32),
+        )
         _set(self._blocks, ids, values)
 
     def remove(self, ids: Ints) -> None:
@@ -125,15 +141,21 @@ class RankOrder:
         result[stored] = self.weights.probability(self.rank(ids[stored]), len(self))
         return result
 
-    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
+    def sample(
+        self, n: int, rng: np.random.Generator, stratified: bool = True
+    ) -> tuple[Ints, Floats64]:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ranks, probabilities = self.weights.sample(n, len(self), rng, stratified)
         return _at(self._blocks, ranks), probabilities
 
     def export_state(self) -> State:
-        """The entries and their priorities: their order, and so all that is drawn, follows from these."""
+        """The entries and their priorities: their order, and so all that is drawn, follows from
+        these."""
         entries = np.flatnonzero(self._blocks.block >= 0).astype(np.int32)
-        return {"entries": entries, "priority": self.priority(entries.astype(np.int64)).astype(np.float32)}
+        return {
+            "entries": entries,
+            "priority": self.priority(entries.astype(np.int64)).astype(np.float32),
+        }
 
     def restore_state(self, state: State) -> None:
         entries = distinct(state["entries"], self.capacity)
@@ -202,7 +224,10 @@ def _stand(b: Blocks, at: int, block: int, bound: float) -> None:
 
 @compiled
 def _put_in(b: Blocks, entry: int, key: float) -> None:
-    low, high = 0, b.size[0] - 1  # the first block whose last entry does not come before the new one, or the last block
+    low, high = (
+        0,
+        b.size[0] - 1,
+    )  # the first block whose last entry does not come before the new one, or the last block
     while low < high:
         middle = (low + high) >> 1
         last = b.bound[middle]

@@ -1,4 +1,5 @@
-"""Alternate goals for replayed transitions: chosen when they are sampled (HER), or when episodes are stored (HPER)."""
+"""Alternate goals for replayed transitions: chosen when they are sampled (HER), or when episodes
+are stored (HPER)."""
 
 from __future__ import annotations
 
@@ -17,10 +18,16 @@ REDRAWS = 4
 
 
 class Relabel:
-    """Draws alternate goals by a rule. Goals that are achieved before the step are dropped or replaced at some rate."""
+    """Draws alternate goals by a rule. Goals that are achieved before the step are dropped or
+    replaced at some rate."""
 
     def __init__(
-        self, spec: GoalEnvSpec, storage: Storage, rule: GoalRule, drop_achieved: Schedule, replace_achieved: Schedule
+        self,
+        spec: GoalEnvSpec,
+        storage: Storage,
+        rule: GoalRule,
+        drop_achieved: Schedule,
+        replace_achieved: Schedule,
     ) -> None:
         self.spec = spec
         self.storage = storage
@@ -28,11 +35,13 @@ class Relabel:
         self.drop_achieved = drop_achieved
         self.replace_achieved = replace_achieved
 
-    def when_sampled(self, drawn: Addresses, replay_k: float, progress: float, rng: np.random.Generator) -> Addresses:
+    def when_sampled(
+        self, drawn: Addresses, replay_k: float, progress: float, rng: np.random.Generator
+    ) -> Addresses:
         """Alternate goals for the first k / (1 + k) of each batch [U, B].
 
-        Of those that are achieved before the step, some give way to their own desired goal (drop_achieved) or to that
-        of another episode (replace_achieved).
+        Of those that are achieved before the step, some give way to their own desired goal
+        (drop_achieved) or to that of another episode (replace_achieved).
         """
         batches, batch_size = drawn.slot.shape
         count = relabelled_count(batch_size, replay_k)
@@ -51,7 +60,10 @@ class Relabel:
                 achieved &= ~swap
             if drop > 0:
                 back = achieved & (rng.random(len(slot)) < drop)
-                goal_slot, goal_time = np.where(back, slot, goal_slot), np.where(back, DESIRED, goal_time)
+                goal_slot, goal_time = (
+                    np.where(back, slot, goal_slot),
+                    np.where(back, DESIRED, goal_time),
+                )
         goal_slots, goal_times = drawn.slot.copy(), drawn.goal_time.copy()
         goal_slots[:, :count] = goal_slot.reshape(batches, count)
         goal_times[:, :count] = goal_time.reshape(batches, count)
@@ -62,13 +74,16 @@ class Relabel:
     ) -> Ints:
         """The alternate pairs of newly stored episodes, their goals chosen.
 
-        Goals that are achieved before the step are drawn again; pairs that find no other are dropped.
+        Goals that are achieved before the step are drawn again; pairs that find no other are
+        dropped.
         """
         ids = pairs.alternate_of(slots, self.storage.length[slots], replay_k)
         address, lengths = pairs.address(ids), self.storage.length[: self.storage.size]
         goal_slot, goal_time = self.rule(address.slot, address.step, lengths, rng)
         if not np.array_equal(goal_slot, address.slot):
-            raise HindsightError("this goal rule takes goals of other episodes: they cannot be chosen when stored")
+            raise HindsightError(
+                "this goal rule takes goals of other episodes: they cannot be chosen when stored"
+            )
         drop = self.drop_achieved(progress)
         if drop > 0:
             redo = np.flatnonzero(rng.random(len(ids)) < drop)
@@ -85,4 +100,6 @@ class Relabel:
 
     def _achieved_before(self, slot: Ints, step: Ints, goal_slot: Ints, goal_time: Ints) -> Bools:
         """Where the goal is achieved already before the step."""
-        return self.spec.reached(at(self.storage.achieved_goal, slot, step), self.storage.goal(goal_slot, goal_time))
+        return self.spec.reached(
+            at(self.storage.achieved_goal, slot, step), self.storage.goal(goal_slot, goal_time)
+        )

@@ -1,7 +1,8 @@
-"""Hindsight replay: storage, goal rule, sampler and priorities composed. Relabelling recomputes reward and terminated.
+"""Hindsight replay: storage, goal rule, sampler and priorities composed. Relabelling recomputes
+reward and terminated.
 
-Goals are chosen when sampled (HER) or when stored (HPER); transitions, or pairs of a transition and a goal, are drawn
-uniformly or by priority. Every combination works.
+Goals are chosen when sampled (HER) or when stored (HPER); transitions, or pairs of a transition
+and a goal, are drawn uniformly or by priority. Every combination works.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from hindsight.replay.samplers import MovedSampler, Movement, Sampler, UniformSa
 from hindsight.replay.storage import Storage, at
 from hindsight.saving.tree import State, fitting
 from hindsight.schedules import Schedule
-from hindsight.settings import Count, NotNegative, RateSchedule, Share, ShareSchedule, refuse_changes
+from hindsight.settings import (
+    Count,
+    NotNegative,
+    RateSchedule,
+    Share,
+    ShareSchedule,
+    refuse_changes,
+)
 from hindsight.types import Array, Bools, Floats, Ints
 
 
@@ -36,24 +44,31 @@ class ReplayConfig:
     goal_rule: str = "future"
     """Which achieved goals stand in for the desired one: future, final, episode or random."""
     goals_chosen: Literal["sampled", "stored"] = "sampled"
-    """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is stored (HPER)."""
+    """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is
+    stored (HPER)."""
     replay_k: RateSchedule = Schedule.parse(4.0)
-    """Alternate goals per actual goal; 0 turns hindsight off. Chosen when sampled: k/(1+k) of every batch. Chosen when
-    stored: about k per transition, by `goal_numbers`; two queues are also drawn 1 : k."""
+    """Alternate goals per actual goal; 0 turns hindsight off. Chosen when sampled: k/(1+k) of
+    every batch. Chosen when stored: about k per transition, by `goal_numbers`; two queues are
+    also drawn 1 : k."""
     goal_numbers: GoalNumbers = "early_doubled"
-    """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T - t)/(T + 1)."""
+    """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T -
+    t)/(T + 1)."""
     drop_achieved: ShareSchedule = Schedule.parse(0.0)
-    """Probability that an alternate goal achieved before the step is drawn again, or dropped if there is no other."""
+    """Probability that an alternate goal achieved before the step is drawn again, or dropped if
+    there is no other."""
     replace_achieved: ShareSchedule = Schedule.parse(0.0)
-    """Probability that an alternate goal achieved before the step gives way to another episode's desired goal."""
+    """Probability that an alternate goal achieved before the step gives way to another episode's
+    desired goal."""
     moved_share: Share = 0.0
     """Share of every batch from episodes whose achieved goal moved; 0 turns the rule off."""
     moved_threshold: NotNegative = 0.01
     """How far it must have moved (in the goal's own unit)."""
     moved_power: NotNegative = 0.0
-    """Episodes are replayed in proportion to (distance that the achieved goal moved)^power; 0 turns it off."""
+    """Episodes are replayed in proportion to (distance that the achieved goal moved)^power; 0
+    turns it off."""
     moved_unit: Literal["goal", "usual"] = "goal"
-    """Distance in the goal's own unit; or, in each direction, by how far goals usually move in it: rare moves first."""
+    """Distance in the goal's own unit; or, in each direction, by how far goals usually move in
+    it: rare moves first."""
 
 
 def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
@@ -65,7 +80,8 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
     refused = (
         (
             stored and replay.goal_rule == "random",
-            "goals chosen when stored are those of their own episode: replay.goal_rule cannot be random",
+            "goals chosen when stored are those of their own episode: replay.goal_rule cannot "
+            "be random",
         ),
         (
             stored and replay.replace_achieved.bounds()[1] > 0,
@@ -73,7 +89,8 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
         ),
         (
             (stored or prioritised) and replay.moved_share > 0,
-            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, or take the preset hper",
+            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, "
+            "or take the preset hper",
         ),
         (
             priority.queues == "two_queues" and not stored,
@@ -93,7 +110,8 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
 
 
 class HindsightReplay:
-    """Stores whole episodes and replays their transitions, most of them with goals that were achieved instead."""
+    """Stores whole episodes and replays their transitions, most of them with goals that were
+    achieved instead."""
 
     def __init__(
         self,
@@ -117,16 +135,21 @@ class HindsightReplay:
         self.config = config or ReplayConfig()
         self.priority = priority or PriorityConfig()
         self.stored_goals = self.config.goals_chosen == "stored"
-        self.ends = self.ends_on_success = False  # whether any episode has ended before its time, and on success
+        self.ends = self.ends_on_success = (
+            False  # whether any episode has ended before its time, and on success
+        )
 
     @property
     def prioritised(self) -> bool:
         return self.priorities is not None and self.priorities.prioritised
 
-    # ------------------------------------------------------------------------------------------------------- storing
+    # ------------------------------------------------------------------------------------- storing
 
-    def store(self, episodes: Episodes, progress: float = 0.0, rng: np.random.Generator | None = None) -> Ints:
-        """Store episodes and return the numbers of their new pairs, which wait to be pushed; none if nothing is.
+    def store(
+        self, episodes: Episodes, progress: float = 0.0, rng: np.random.Generator | None = None
+    ) -> Ints:
+        """Store episodes and return the numbers of their new pairs, which wait to be pushed; none
+        if nothing is.
 
         `rng` chooses the goals that are chosen when stored.
         """
@@ -141,18 +164,23 @@ class HindsightReplay:
         if self.stored_goals:
             if rng is None:
                 raise HindsightError(
-                    "goals are chosen when stored, which needs a random generator: store(..., rng=rng)"
+                    "goals are chosen when stored, which needs a random generator: store(..., "
+                    "rng=rng)"
                 )
             replay_k = self.config.replay_k(progress)
-            new = np.concatenate([new, self.relabel.when_stored(self.pairs, slots, replay_k, progress, rng)])
+            new = np.concatenate(
+                [new, self.relabel.when_stored(self.pairs, slots, replay_k, progress, rng)]
+            )
         power, least = self.config.moved_power, self.config.moved_threshold
         self.priorities.replace(slots, self.movement.weight(self.storage.size, power, least, slots))
         return new
 
     def push(self, pairs: Ints | None, td: TDErrors | None, sampled_at: int | None = None) -> None:
-        """Push pairs into the queues by their TD errors; new ones without TD errors get the largest priority.
+        """Push pairs into the queues by their TD errors; new ones without TD errors get the largest
+        priority.
 
-        Of a pair that is there twice, the last counts; one that was overwritten since `sampled_at` is left alone.
+        Of a pair that is there twice, the last counts; one that was overwritten since
+        `sampled_at` is left alone.
         """
         if self.priorities is None or pairs is None:
             return
@@ -163,10 +191,13 @@ class HindsightReplay:
         at = self.priorities.now if sampled_at is None else sampled_at
         self.priorities.push(pairs.ravel(), td, self.read, at)
 
-    # ------------------------------------------------------------------------------------------------------ replaying
+    # ----------------------------------------------------------------------------------- replaying
 
-    def sample(self, batches: int, batch_size: int, progress: float, rng: np.random.Generator) -> Sample:
-        """`batches` batches. `progress` of the training, from 0 to 1, says where the schedules stand.
+    def sample(
+        self, batches: int, batch_size: int, progress: float, rng: np.random.Generator
+    ) -> Sample:
+        """`batches` batches. `progress` of the training, from 0 to 1, says where the schedules
+        stand.
 
         Of goals chosen when sampled, the share k / (1 + k) of each batch is alternate.
         """
@@ -191,9 +222,13 @@ class HindsightReplay:
             actor = self._read(uniform)._replace(beta=_each(0.0, batches), actor_beta=actor_beta)
         fresh = None
         if draws is not None:
-            fresh = Fresh(draws, _each(priority.exponent, batches), _each(priority.epsilon, batches))
+            fresh = Fresh(
+                draws, _each(priority.exponent, batches), _each(priority.epsilon, batches)
+            )
         batch = self._read(addresses, importance)
-        batch = batch._replace(beta=_each(beta, batches), actor_beta=actor_beta, fresh=fresh, actor=actor)
+        batch = batch._replace(
+            beta=_each(beta, batches), actor_beta=actor_beta, fresh=fresh, actor=actor
+        )
         now = 0 if self.priorities is None else self.priorities.now
         return Sample(batch, addresses, pairs, now)
 
@@ -225,8 +260,11 @@ class HindsightReplay:
         observation, after, features, action, reward, terminated, weight = shaped
         return Batch(observation, after, features, action, reward, terminated, weight)
 
-    def _terminated(self, slot: Ints, step: Ints, achieved: Array, goal: Array, own: Bools) -> Bools:
-        """As it happened for an episode's own goal. For others: where the goal ends the episode, or a failure did."""
+    def _terminated(
+        self, slot: Ints, step: Ints, achieved: Array, goal: Array, own: Bools
+    ) -> Bools:
+        """As it happened for an episode's own goal. For others: where the goal ends the episode,
+        or a failure did."""
         if not self.ends and self.spec.goal_terminated is None:
             return np.zeros(len(slot), np.bool_)
         happened: Bools = at(self.storage.terminated, slot, step)
@@ -239,10 +277,11 @@ class HindsightReplay:
             at_goal = np.zeros_like(happened)
         return np.where(own, happened, at_goal | failed)
 
-    # --------------------------------------------------------------------------------------------------------- saving
+    # -------------------------------------------------------------------------------------- saving
 
     def export_state(self) -> State:
-        """All that is stored, as copies: with the generator that is passed in, all that sampling depends on."""
+        """All that is stored, as copies: with the generator that is passed in, all that sampling
+        depends on."""
         size = self.storage.size
         state = {
             "storage": self.storage.export_state(),
@@ -278,15 +317,23 @@ def make_replay(
     config, priority = config or ReplayConfig(), priority or PriorityConfig()
     check_replay(config, priority)
     storage = Storage(spec, config.buffer_size)
-    relabel = Relabel(spec, storage, RULES[config.goal_rule], config.drop_achieved, config.replace_achieved)
-    directions = 2 * int(np.prod(storage.achieved_goal.shape[2:])) if config.moved_unit == "usual" else None
+    relabel = Relabel(
+        spec, storage, RULES[config.goal_rule], config.drop_achieved, config.replace_achieved
+    )
+    directions = (
+        2 * int(np.prod(storage.achieved_goal.shape[2:])) if config.moved_unit == "usual" else None
+    )
     movement = Movement(storage.slots, directions)
     sampler: Sampler = UniformSampler()
     if config.moved_share > 0 or config.moved_power > 0:
-        sampler = MovedSampler(movement, config.moved_share, config.moved_power, config.moved_threshold)
+        sampler = MovedSampler(
+            movement, config.moved_share, config.moved_power, config.moved_threshold
+        )
     pairs = priorities = None
     if config.goals_chosen == "stored" or priority.sampling != "uniform":
         most = config.replay_k.bounds()[1] if config.goals_chosen == "stored" else 0.0
         pairs = Pairs(storage.slots, spec.horizon, config.goal_numbers, most)
         priorities = Priorities(pairs, priority)
-    return HindsightReplay(spec, storage, relabel, sampler, movement, pairs, priorities, config, priority)
+    return HindsightReplay(
+        spec, storage, relabel, sampler, movement, pairs, priorities, config, priority
+    )

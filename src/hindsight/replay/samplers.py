@@ -22,8 +22,8 @@ class Sampler(Protocol):
 class Movement:
     """How far the achieved goals of stored episodes moved; by `direction`, or as a whole.
 
-    By direction (up and down are two), each is measured by how far goals usually move in it: an object that is lifted,
-    among many that are pushed, has moved far, as long as lifting is rare.
+    By direction (up and down are two), each is measured by how far goals usually move in it: an
+    object that is lifted, among many that are pushed, has moved far, as long as lifting is rare.
     """
 
     def __init__(self, slots: int, directions: int | None = None) -> None:
@@ -32,15 +32,20 @@ class Movement:
 
     def add(self, slots: Ints, episodes: Episodes) -> None:
         """The last of the episodes were stored in these slots."""
-        moved = episodes.largest_change() if self.by_direction else episodes.distance_moved()[:, None]
+        moved = (
+            episodes.largest_change() if self.by_direction else episodes.distance_moved()[:, None]
+        )
         self.moved[slots] = moved[-len(slots) :]
 
     def far(self, size: int, threshold: float) -> Bools:
         """[size]: in which episodes the goal moved by more than the threshold, in its own unit."""
         return _length(self.moved[:size]) > threshold
 
-    def weight(self, size: int, power: float, least: float, slots: Ints | slice = slice(None)) -> Array:
-        """Distances, `least` if they are less, to a power; of some of the first `size` slots, or of all of those."""
+    def weight(
+        self, size: int, power: float, least: float, slots: Ints | slice = slice(None)
+    ) -> Array:
+        """Distances, `least` if they are less, to a power; of some of the first `size` slots, or
+        of all of those."""
         moved = self.moved[:size][slots]
         if self.by_direction:
             usual = np.sqrt(np.mean(self.moved[:size] ** 2, axis=0))
@@ -57,7 +62,8 @@ def _length(vectors: Array) -> Array:
 
 
 class UniformSampler:
-    """Every transition of the stored episodes is equally likely; or, with weights, as likely as its episode's."""
+    """Every transition of the stored episodes is equally likely; or, with weights, as likely as
+    its episode's."""
 
     def __init__(self) -> None:
         self._slots = self._lengths = np.zeros(0, np.int64)
@@ -69,7 +75,11 @@ class UniformSampler:
 
     def index(self, slots: Ints, storage: Storage, weights: Array | None = None) -> None:
         """Draw from these slots from now on, with weights [len(slots)]."""
-        self._slots, self._lengths, self._weighted = slots, storage.length[slots], weights is not None
+        self._slots, self._lengths, self._weighted = (
+            slots,
+            storage.length[slots],
+            weights is not None,
+        )
         self._ends = np.cumsum(self._lengths if weights is None else weights * self._lengths)
 
     def __bool__(self) -> bool:
@@ -78,7 +88,9 @@ class UniformSampler:
     def sample(self, batches: int, batch_size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
         if self._weighted:
             mass = rng.random((batches, batch_size)) * self._ends[-1]
-            which = np.minimum(np.searchsorted(self._ends, mass, side="right"), len(self._slots) - 1)
+            which = np.minimum(
+                np.searchsorted(self._ends, mass, side="right"), len(self._slots) - 1
+            )
             return self._slots[which], rng.integers(0, self._lengths[which])
         number = rng.integers(0, self._ends[-1], (batches, batch_size))
         which = np.searchsorted(self._ends, number, side="right")
@@ -89,11 +101,12 @@ class UniformSampler:
 class MovedSampler:
     """Episodes whose achieved goal moved come first.
 
-    A `share` of every batch is from those in which it moved by more than `threshold`, the rest from all. Where the
-    achieved goal is an object's place, most early episodes never touch it, and replaying those teaches to leave it
-    alone. While no episode has moved, everything is uniform. With a `power`, episodes (of the share, if there is one)
-    are as likely as (distance moved)^power, the distance being at least `threshold`: energy-based prioritisation (Zhao
-    and Tresp, 2018) for envs of any kind.
+    A `share` of every batch is from those in which it moved by more than `threshold`, the rest
+    from all. Where the achieved goal is an object's place, most early episodes never touch it,
+    and replaying those teaches to leave it alone. While no episode has moved, everything is
+    uniform. With a `power`, episodes (of the share, if there is one) are as likely as (distance
+    moved)^power, the distance being at least `threshold`: energy-based prioritisation (Zhao and
+    Tresp, 2018) for envs of any kind.
     """
 
     def __init__(self, movement: Movement, share: float, power: float, threshold: float) -> None:

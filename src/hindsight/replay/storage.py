@@ -1,4 +1,5 @@
-"""A ring of whole episodes. The oldest episode is overwritten first; nothing is ever copied per goal."""
+"""A ring of whole episodes. The oldest episode is overwritten first; nothing is ever copied per
+goal."""
 
 from __future__ import annotations
 
@@ -15,11 +16,21 @@ from hindsight.types import Array, Ints
 def slot_count(spec: GoalEnvSpec, buffer_size: int) -> int:
     """How many episodes a replay of `buffer_size` transitions holds."""
     if buffer_size < spec.horizon:
-        raise HindsightError(f"replay.buffer_size {buffer_size} is smaller than one episode of {spec.horizon} steps")
+        raise HindsightError(
+            f"replay.buffer_size {buffer_size} is smaller than one episode of {spec.horizon} steps"
+        )
     return buffer_size // spec.horizon
 
 
-COLUMNS = ("observation", "achieved_goal", "desired_goal", "action", "terminated", "success", "length")
+COLUMNS = (
+    "observation",
+    "achieved_goal",
+    "desired_goal",
+    "action",
+    "terminated",
+    "success",
+    "length",
+)
 
 
 class Storage:
@@ -51,7 +62,8 @@ class Storage:
         return slots
 
     def goal(self, slots: Ints, times: Ints) -> Array:
-        """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is DESIRED."""
+        """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is
+        DESIRED."""
         goals = at(self.achieved_goal, slots, times)
         desired = np.flatnonzero(times == DESIRED)
         goals[desired] = self.desired_goal.take(slots[desired], axis=0)

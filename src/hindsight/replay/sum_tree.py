@@ -1,4 +1,5 @@
-"""Proportional priorities: a sum tree over a fixed array of entries. P(i) = p_i^alpha / sum_j p_j^alpha."""
+"""Proportional priorities: a sum tree over a fixed array of entries. P(i) = p_i^alpha / sum_j
+p_j^alpha."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ FAN = 8  # children per node: eight float64 are one cache line
 
 
 class SumTree:
-    """Entries 0..capacity-1, each with a priority; entries without one, or with priority 0, are never drawn.
+    """Entries 0..capacity-1, each with a priority; entries without one, or with priority 0, are
+    never drawn.
 
-    Level 0 holds p^alpha of the entries, each level above the sums of FAN nodes of the one below, the last one the
-    total. A sum is always that of its children as they are: recomputed, not adjusted, so it does not drift. float64; 9
-    bytes per entry.
+    Level 0 holds p^alpha of the entries, each level above the sums of FAN nodes of the one
+    below, the last one the total. A sum is always that of its children as they are: recomputed,
+    not adjusted, so it does not drift. float64; 9 bytes per entry.
     """
 
     def __init__(self, capacity: int, alpha: float = 0.6) -> None:
@@ -41,9 +43,16 @@ class SumTree:
         return int(self._tree.nbytes)
 
     def set(self, ids: Ints, priorities: Array) -> None:
-        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one counts."""
+        """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one
+        counts."""
         ids, values = check_ids(ids, self.capacity), check_priorities(priorities)
-        _set(self._tree, self._starts, self._count, ids, np.where(values > 0, values**self.alpha, 0.0))
+        _set(
+            self._tree,
+            self._starts,
+            self._count,
+            ids,
+            np.where(values > 0, values**self.alpha, 0.0),
+        )
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
@@ -70,7 +79,9 @@ class SumTree:
         shares: Floats64 = self._tree[ids] / self._tree[-1]
         return shares
 
-    def sample(self, n: int, rng: np.random.Generator, stratified: bool = True) -> tuple[Ints, Floats64]:
+    def sample(
+        self, n: int, rng: np.random.Generator, stratified: bool = True
+    ) -> tuple[Ints, Floats64]:
         """n entries, drawn with replacement, and the probability of each in one draw."""
         ids = _draw(self._tree, self._starts, strata(n, self.total, rng, stratified))
         return ids, self.probability(ids)
@@ -120,7 +131,8 @@ def _sum_up(tree: Floats64, starts: Ints) -> None:
 
 @compiled
 def _draw(tree: Floats64, starts: Ints, targets: Floats64) -> Ints:
-    """The entries in whose share of the total the targets fall. Only nodes with a positive sum are entered."""
+    """The entries in whose share of the total the targets fall. Only nodes with a positive sum
+    are entered."""
     ids = np.empty(len(targets), np.int64)
     for j in range(len(targets)):
         target, node = targets[j], 0

@@ -1,10 +1,11 @@
 """Files that grow while a run trains: rows of metrics, and the same numbers for TensorBoard.
 
-They are written at once, on the thread that asks. What cannot be written (a full disk) is kept, and goes first the
-next time, so a record is never torn and nobody ever waits for space.
+They are written at once, on the thread that asks. What cannot be written (a full disk) is kept, and
+goes first the next time, so a record is never torn and nobody ever waits for space.
 
-TensorBoard's format is written here and not by tensorboardX: that one has a queue and a thread of its own, which dies
-of a full disk and then blocks whoever logs, for ever; and it imports PyTorch wherever that is installed.
+TensorBoard's format is written here and not by tensorboardX: that one has a queue and a thread
+of its own, which dies of a full disk and then blocks whoever logs, for ever; and it imports
+PyTorch wherever that is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from hindsight.errors import HindsightError
 
 
 class Appended:
-    """A file that records are appended to, whole, whatever the disk does in between. Links are not followed."""
+    """A file that records are appended to, whole, whatever the disk does in between. Links are
+    not followed."""
 
     def __init__(self, path: Path, first: bytes = b"") -> None:
         self.path = path
@@ -50,19 +52,23 @@ class Rows(Appended):
 
 
 class Events:
-    """Numbers by step, for TensorBoard: a file in a directory, made when the first are there to be written."""
+    """Numbers by step, for TensorBoard: a file in a directory, made when the first are there to
+    be written."""
 
     def __init__(self, directory: Path, purge_step: int | None = None) -> None:
         self.directory = directory
         self.purge_step = purge_step
-        """TensorBoard forgets what older files say of this step and later ones: the run was taken back to there."""
+        """TensorBoard forgets what older files say of this step and later ones: the run was
+        taken back to there."""
         self._file: Appended | None = None
 
     def add(self, values: Mapping[str, float], step: int) -> None:
         """Append them as one record."""
         if self._file is None:
             self._file = self._begin()
-        numbers = b"".join(_text(1, _text(1, tag.encode()) + _float(2, x)) for tag, x in values.items())
+        numbers = b"".join(
+            _text(1, _text(1, tag.encode()) + _float(2, x)) for tag, x in values.items()
+        )
         self._file.append(record(_now() + _int(2, step) + _text(5, numbers)))
 
     def _begin(self) -> Appended:
@@ -72,7 +78,9 @@ class Events:
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         start = record(_now() + _text(3, b"brain.Event:2"))
         if self.purge_step is not None:
-            start += record(_now() + _int(2, self.purge_step) + _text(7, _int(1, 1)))  # a session starts
+            start += record(
+                _now() + _int(2, self.purge_step) + _text(7, _int(1, 1))
+            )  # a session starts
         return Appended(self.directory / name, start)
 
     def close(self) -> None:
@@ -80,7 +88,7 @@ class Events:
             self._file.close()
 
 
-# ---------------------------------------------------------------------------- TensorBoard's records, in protobuf's form
+# ------------------------------------------------------- TensorBoard's records, in protobuf's form
 
 
 def record(event: bytes) -> bytes:

@@ -1,12 +1,13 @@
-"""Checkpoints: directories with everything a training is made of, each with a manifest of its files' SHA-256.
+"""Checkpoints: directories with everything a training is made of, each with a manifest of its
+files' SHA-256.
 
-    checkpoints/00000120/    named by the training cycle after which it was made
-        manifest.json        format, cycle, step, success rate, size and SHA-256 of every other file, and of itself
-        state.json           the plain values of the state
-        agent.safetensors …  its arrays, a file for each part of the state that has any
-        config.json          the settings · metrics.jsonl: all rows up to here
+checkpoints/00000120/    named by the training cycle after which it was made manifest.json
+format, cycle, step, success rate, size and SHA-256 of every other file, and of itself state.json
+the plain values of the state agent.safetensors …  its arrays, a file for each part of the state
+that has any config.json          the settings · metrics.jsonl: all rows up to here
 
-A checkpoint is written into a directory whose name ends in .part, synced, and renamed: under its own name it is whole.
+A checkpoint is written into a directory whose name ends in .part, synced, and renamed: under its
+own name it is whole.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class BrokenCheckpoint(HindsightError):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a checkpoint is made from. Nothing in it changes any more, but for rows after the first `metrics_size`."""
+    """What a checkpoint is made from. Nothing in it changes any more, but for rows after the
+    first `metrics_size`."""
 
     cycle: int
     step: int
@@ -94,7 +96,8 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the newest `keep` of them, and the one with the highest success rate."""
+    """The checkpoints of a run: the newest `keep` of them, and the one with the highest success
+    rate."""
 
     def __init__(self, directory: Path, keep: int = 2) -> None:
         self.directory = directory
@@ -104,11 +107,14 @@ class Checkpoints:
         """All of them, newest first."""
         if not _is(self.directory, "dir"):
             return []
-        found = [p.name for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and _is(p, "dir")]
+        found = [
+            p.name for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and _is(p, "dir")
+        ]
         return sorted(found, key=int, reverse=True)
 
     def write(self, snapshot: Snapshot) -> Checkpoint:
-        """Write a checkpoint, and remove those that are not kept. Raises OSError, and then nothing has changed."""
+        """Write a checkpoint, and remove those that are not kept. Raises OSError, and then
+        nothing has changed."""
         if self.directory.is_symlink():
             raise OSError(errno.ELOOP, "it is a link")
         self.directory.mkdir(exist_ok=True)
@@ -119,8 +125,12 @@ class Checkpoints:
         files = {}
         tensors, values = split(snapshot.state)
         for group in sorted({path.partition("/")[0] for path in tensors}):
-            part = {path: tensor for path, tensor in tensors.items() if path.partition("/")[0] == group}
-            files[f"{group}.safetensors"] = write_synced(aside / f"{group}.safetensors", tensor_parts(part))
+            part = {
+                path: tensor for path, tensor in tensors.items() if path.partition("/")[0] == group
+            }
+            files[f"{group}.safetensors"] = write_synced(
+                aside / f"{group}.safetensors", tensor_parts(part)
+            )
         files[STATE] = write_synced(aside / STATE, [json.dumps(values).encode()])
         files[CONFIG] = write_synced(aside / CONFIG, [snapshot.config])
         with open(snapshot.metrics, "rb") as file:
@@ -132,12 +142,16 @@ class Checkpoints:
         sums = {name: file._asdict() for name, file in files.items()}
         write_synced(aside / MANIFEST, [sealed({**about, "files": sums})])
         sync_directory(aside)
-        self._discard(name)  # one of this name was broken, else the training would have gone on from it
+        self._discard(
+            name
+        )  # one of this name was broken, else the training would have gone on from it
         os.rename(aside, self.directory / name)
         sync_directory(self.directory)
         self._prune(snapshot.cycle)
         rate, versions = snapshot.success_rate, dict(snapshot.versions)
-        return Checkpoint(self.directory / name, snapshot.cycle, snapshot.step, rate, files, versions)
+        return Checkpoint(
+            self.directory / name, snapshot.cycle, snapshot.step, rate, files, versions
+        )
 
     def newest(self) -> tuple[Checkpoint, list[str]]:
         """The newest intact checkpoint, and what is wrong with those that were skipped."""
@@ -161,14 +175,20 @@ class Checkpoints:
             if (path / file).stat().st_size != expected.bytes:
                 size = (path / file).stat().st_size
                 raise BrokenCheckpoint(
-                    f"checkpoint {path} is broken: {file} has {size} bytes instead of {expected.bytes}"
+                    f"checkpoint {path} is broken: {file} has {size} bytes instead of "
+                    f"{expected.bytes}"
                 )
             if sum_of(path / file) != expected:
-                raise BrokenCheckpoint(f"checkpoint {path} is broken: the SHA-256 of {file} differs")
-        return Checkpoint(path, about["cycle"], about["step"], about["success_rate"], files, about["versions"])
+                raise BrokenCheckpoint(
+                    f"checkpoint {path} is broken: the SHA-256 of {file} differs"
+                )
+        return Checkpoint(
+            path, about["cycle"], about["step"], about["success_rate"], files, about["versions"]
+        )
 
     def _prune(self, newest: int) -> None:
-        """Keep the newest ones and the best. Those with a higher number are of a future that was given up as broken."""
+        """Keep the newest ones and the best. Those with a higher number are of a future that was
+        given up as broken."""
         names = self.names()
         past = [name for name in names if int(name) <= newest]
         best = max(past, key=lambda name: (self._success_rate(name), int(name)))
@@ -186,8 +206,8 @@ class Checkpoints:
     def _discard(self, name: str) -> None:
         """Remove a checkpoint: renamed first, so that it is never there in part under its own name.
 
-        Removed are the files that its manifest names. Without a manifest that can be believed nobody knows whose it is:
-        it is set aside.
+        Removed are the files that its manifest names. Without a manifest that can be believed
+        nobody knows whose it is: it is set aside.
         """
         if name not in self.names():
             return
@@ -206,7 +226,8 @@ class Checkpoints:
         return next(path for n in names if not os.path.lexists(path := self.directory / n))
 
     def _sweep(self) -> None:
-        """Remove what a killed process left behind: directories with nothing in them but files as a checkpoint has."""
+        """Remove what a killed process left behind: directories with nothing in them but files
+        as a checkpoint has."""
         for path in self.directory.iterdir():
             if _LEFT.fullmatch(path.name) and _is(path, "dir"):
                 names = os.listdir(path)
@@ -226,9 +247,23 @@ def restore(learning: Learning, checkpoint: Checkpoint) -> None:
     """Take the state of a new training back to a checkpoint."""
     try:
         learning.restore_state(checkpoint.load())
-    except (HindsightError, KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError | AttributeError) else str(error)
-        raise HindsightError(f"cannot go on from {checkpoint.path}: {' '.join(reason.split())}") from None
+    except (
+        HindsightError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        OverflowError,
+    ) as error:
+        reason = (
+            f"{type(error).__name__}: {error}"
+            if isinstance(error, KeyError | AttributeError)
+            else str(error)
+        )
+        raise HindsightError(
+            f"cannot go on from {checkpoint.path}: {' '.join(reason.split())}"
+        ) from None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -240,10 +275,16 @@ def read_manifest(path: Path) -> dict[str, Any]:
         if not is_sealed(data):
             raise HindsightError(f"the SHA-256 of {MANIFEST} differs")
         if type(data.get("format")) is int and data["format"] > FORMAT:
-            raise NewerFormat(f"checkpoint {path} is of a newer Hindsight (format {data['format']}): update to read it")
+            raise NewerFormat(
+                f"checkpoint {path} is of a newer Hindsight (format {data['format']}): update "
+                "to read it"
+            )
         if sealed({k: v for k, v in data.items() if k != "sha256"}) != read_file(path / MANIFEST):
             raise HindsightError(f"{MANIFEST} has been changed")
-        files = {name: FileSum(int(sums["bytes"]), str(sums["sha256"])) for name, sums in data["files"].items()}
+        files = {
+            name: FileSum(int(sums["bytes"]), str(sums["sha256"]))
+            for name, sums in data["files"].items()
+        }
         wrong = [name for name in files if not _FILE.fullmatch(name) or name == MANIFEST]
         if wrong:
             raise HindsightError(f"{MANIFEST} names the file {wrong[0]!r}")
@@ -257,7 +298,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _is(path: Path, kind: Literal["file", "dir"]) -> bool:
-    """Whether there is a file or a directory of that name, and not a link to one that may be anywhere."""
+    """Whether there is a file or a directory of that name, and not a link to one that may be
+    anywhere."""
     return is_plain(path) if kind == "file" else not path.is_symlink() and path.is_dir()
 
 
@@ -267,10 +309,20 @@ class NewerFormat(HindsightError):
 
 @contextlib.contextmanager
 def _broken(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a manifest makes the checkpoint a broken one, but a newer format is refused."""
+    """Whatever is wrong with a manifest makes the checkpoint a broken one, but a newer format is
+    refused."""
     try:
         yield
     except NewerFormat:
         raise
-    except (HindsightError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise BrokenCheckpoint(f"checkpoint {path} is broken: {' '.join(str(error).split())}") from None
+    except (
+        HindsightError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        raise BrokenCheckpoint(
+            f"checkpoint {path} is broken: {' '.join(str(error).split())}"
+        ) from None

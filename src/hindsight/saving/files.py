@@ -1,6 +1,8 @@
-"""Files that are there whole or not at all, and reading that never runs code, follows a link, or waits for a pipe.
+"""Files that are there whole or not at all, and reading that never runs code, follows a link, or
+waits for a pipe.
 
-Tensors are written in the safetensors format, straight from the arrays' memory, and hashed on the way.
+Tensors are written in the safetensors format, straight from the arrays' memory, and hashed on
+the way.
 """
 
 from __future__ import annotations
@@ -43,10 +45,11 @@ def write_aside(path: Path, content: bytes) -> None:
 
 
 def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> FileSum:
-    """Write the parts one after the other, wait until they are on the disk, and return what was written.
+    """Write the parts one after the other, wait until they are on the disk, and return what was
+    written.
 
-    The file is always a new one: what had the name, be it a link to somewhere else, is removed first and not written
-    through.
+    The file is always a new one: what had the name, be it a link to somewhere else, is removed
+    first and not written through.
     """
     digest, size = hashlib.sha256(), 0
     path.unlink(missing_ok=True)
@@ -72,15 +75,22 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def tensor_parts(tensors: dict[str, Array], metadata: dict[str, str] | None = None) -> Iterable[bytes | memoryview]:
-    """The parts of a safetensors file: header length, header, then every array as it lies in memory."""
+def tensor_parts(
+    tensors: dict[str, Array], metadata: dict[str, str] | None = None
+) -> Iterable[bytes | memoryview]:
+    """The parts of a safetensors file: header length, header, then every array as it lies in
+    memory."""
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     arrays, offset = [], 0
     for name in sorted(tensors):
         array = np.asarray(tensors[name], order="C")
         kind = "BOOL" if array.dtype == np.bool_ else _DTYPES[array.dtype.name.rstrip("0123456789")]
         dtype = kind if kind == "BOOL" else f"{kind}{8 * array.dtype.itemsize}"
-        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        header[name] = {
+            "dtype": dtype,
+            "shape": list(array.shape),
+            "data_offsets": [offset, offset + array.nbytes],
+        }
         arrays.append(array)
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -116,14 +126,19 @@ def is_plain(path: Path) -> bool:
 
 
 def refuse_links(directory: Path) -> None:
-    """Raise HindsightError if anything in a directory is neither a file nor a directory of its own."""
+    """Raise HindsightError if anything in a directory is neither a file nor a directory of its
+    own."""
     for where, directories, files in os.walk(directory):
         for path in (Path(where, name) for name in (*directories, *files)):
             if path.is_symlink():
-                raise HindsightError(f"{path} is a link: nothing in a run may be one; remove it, if it is yours")
+                raise HindsightError(
+                    f"{path} is a link: nothing in a run may be one; remove it, if it is yours"
+                )
         for path in (Path(where, name) for name in files):
             if not is_plain(path):
-                raise HindsightError(f"{path} is neither a file nor a directory; remove it, if it is yours")
+                raise HindsightError(
+                    f"{path} is neither a file nor a directory; remove it, if it is yours"
+                )
 
 
 def read_tensors(path: Path) -> dict[str, Array]:
@@ -133,8 +148,18 @@ def read_tensors(path: Path) -> dict[str, Array]:
     try:
         with safe_open(path, framework="np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no dict)
-    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError, MemoryError, OverflowError) as error:
-        raise HindsightError(f"{path} is no safetensors file: {' '.join(str(error).split())}") from None
+    except (
+        SafetensorError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        MemoryError,
+        OverflowError,
+    ) as error:
+        raise HindsightError(
+            f"{path} is no safetensors file: {' '.join(str(error).split())}"
+        ) from None
 
 
 def read_json(path: Path, limit: int = JSON_LIMIT) -> dict[str, Any]:
@@ -158,7 +183,8 @@ def sum_of(path: Path) -> FileSum:
 
 
 def sealed(data: dict[str, Any]) -> bytes:
-    """A JSON object as text that ends with its own SHA-256, so that a change anywhere in it shows."""
+    """A JSON object as text that ends with its own SHA-256, so that a change anywhere in it
+    shows."""
     return json.dumps({**data, "sha256": _seal(data)}, indent=2).encode() + b"\n"
 
 

@@ -1,7 +1,9 @@
-"""The lock on a run directory: one process trains it at a time, on this machine or on any that shares its file system.
+"""The lock on a run directory: one process trains it at a time, on this machine or on any that
+shares its file system.
 
-It is a lock on a file in the directory, opened for writing: that is what NFS, too, passes on to other machines. The
-system releases it when the process ends, in whatever way. The file stays; it is empty.
+It is a lock on a file in the directory, opened for writing: that is what NFS, too, passes on to
+other machines. The system releases it when the process ends, in whatever way. The file stays; it
+is empty.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ LOCK = "lock"
 
 
 class RunLock:
-    """Held from the moment it is made until it is closed. Raises HindsightError if another process has it."""
+    """Held from the moment it is made until it is closed. Raises HindsightError if another
+    process has it."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / LOCK
@@ -46,7 +49,8 @@ class RunLock:
         raise HindsightError(f"{directory} is being trained by another process")
 
     def check(self) -> None:
-        """Raise OSError if the directory is no longer there under its name: what is written would go elsewhere."""
+        """Raise OSError if the directory is no longer there under its name: what is written
+        would go elsewhere."""
         here, held = os.lstat(self.path), os.fstat(self._descriptor)
         if (here.st_dev, here.st_ino) != (held.st_dev, held.st_ino):
             raise OSError(errno.ESTALE, "the directory has been moved or replaced")
@@ -58,7 +62,10 @@ class RunLock:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -66,7 +73,9 @@ class RunLock:
 def is_held(directory: Path) -> bool:
     """Whether a process trains a run now, as far as can be told."""
     try:
-        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return False
     try:

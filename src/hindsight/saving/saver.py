@@ -19,7 +19,8 @@ class SaveFailed(HindsightError):
 
 
 class Saver:
-    """Writes one checkpoint at a time, on a thread of its own. A failure is told once it is known, or is raised."""
+    """Writes one checkpoint at a time, on a thread of its own. A failure is told once it is
+    known, or is raised."""
 
     def __init__(
         self,
@@ -38,14 +39,17 @@ class Saver:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Checkpoint] | None = None
         self._started = time.monotonic()
-        self._failing: set[Path] = set()  # has been told, and is not told again until it was written once more
+        self._failing: set[Path] = (
+            set()
+        )  # has been told, and is not told again until it was written once more
 
     def minutes_since(self) -> float:
         """Minutes since the last checkpoint was begun."""
         return (time.monotonic() - self._started) / 60
 
     def save(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Wait for the checkpoint before, copy the state, and let the rest be done in the background."""
+        """Wait for the checkpoint before, copy the state, and let the rest be done in the
+        background."""
         start = time.perf_counter()
         self.wait()
         self._started = time.monotonic()
@@ -74,13 +78,17 @@ class Saver:
         then: Callable[[Any], None] | None = None,
         vital: bool = True,
     ) -> bool:
-        """Write something. Where that fails, say so once and return False, or, if the settings say so and it is vital,
-        raise SaveFailed."""
+        """Write something. Where that fails, say so once and return False, or, if the settings
+        say so and it is vital, raise SaveFailed."""
         try:
             self.check()
             result = write()
         except OSError as error:
-            last = f"the last good checkpoint is {self.last.path}" if self.last else "there is no checkpoint yet"
+            last = (
+                f"the last good checkpoint is {self.last.path}"
+                if self.last
+                else "there is no checkpoint yet"
+            )
             reason = f"cannot write to {path}: {error.strerror or error}; {last}"
             if self.when_failed == "stop" and vital:
                 raise SaveFailed(reason) from None
@@ -97,5 +105,6 @@ class Saver:
         self.last = checkpoint
 
     def close(self) -> None:
-        """Wait for what is being written. What goes wrong in it has been told, or is told by `wait` before."""
+        """Wait for what is being written. What goes wrong in it has been told, or is told by
+        `wait` before."""
         self._pool.shutdown()

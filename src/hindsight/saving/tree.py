@@ -1,7 +1,7 @@
 """States: nested dicts of arrays and plain JSON values, which is all that a checkpoint can hold.
 
-Whatever training changes has `export_state() -> State`, with arrays of its own, and `restore_state(state)`, which
-refuses what does not fit.
+Whatever training changes has `export_state() -> State`, with arrays of its own, and
+`restore_state(state)`, which refuses what does not fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Learning(Saveable, Protocol):
     """All that a training changes. Between two cycles, all that the rest of it depends on."""
 
     cycle: int
-    """Of the last collection that was stored: while a cycle is under way, it is ahead of what the training showed."""
+    """Of the last collection that was stored: while a cycle is under way, it is ahead of what
+    the training showed."""
     step: int
     """Env steps so far."""
 
@@ -64,8 +65,8 @@ def join(tensors: dict[str, Array], values: State) -> State:
 
 
 def storable(value: Any, name: str) -> Any:
-    """A state as a checkpoint can hold it: numbers of NumPy as plain ones, tuples as lists. Raises HindsightError that
-    names what it cannot hold."""
+    """A state as a checkpoint can hold it: numbers of NumPy as plain ones, tuples as lists.
+    Raises HindsightError that names what it cannot hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
@@ -77,12 +78,16 @@ def storable(value: Any, name: str) -> Any:
         return {key: storable(inner, f"{name}.{key}") for key, inner in value.items()}
     if isinstance(value, list | tuple):
         if any(isinstance(inner, np.ndarray) for inner in value):
-            raise HindsightError(f"{name} is a list of arrays: put them into a dict, or make them one array")
+            raise HindsightError(
+                f"{name} is a list of arrays: put them into a dict, or make them one array"
+            )
         return [storable(inner, name) for inner in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-    raise HindsightError(f"{name} is of type {kind}: only arrays of numbers and JSON values can be saved")
+    raise HindsightError(
+        f"{name} is of type {kind}: only arrays of numbers and JSON values can be saved"
+    )
 
 
 def export_pytree(tree: Any) -> State:
@@ -97,16 +102,23 @@ def export_pytree(tree: Any) -> State:
 
 
 def restore_pytree(like: Tree, state: State) -> Tree:
-    """A tree of the structure, shapes and types of `like`, with the leaves of the state as NumPy arrays."""
+    """A tree of the structure, shapes and types of `like`, with the leaves of the state as NumPy
+    arrays."""
     import jax
 
     tensors, _ = split(state)
     paths, structure = jax.tree.flatten_with_path(like)
-    expected = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
+    expected = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths
+    }
     if set(tensors) != set(expected):
         different = sorted(set(tensors) ^ set(expected))
-        raise HindsightError(f"the parameters are not those of this learner: {different[0]!r} is on one side only")
-    leaves = [fitting(tensors[name], name, leaf.shape, leaf.dtype) for name, leaf in expected.items()]
+        raise HindsightError(
+            f"the parameters are not those of this learner: {different[0]!r} is on one side only"
+        )
+    leaves = [
+        fitting(tensors[name], name, leaf.shape, leaf.dtype) for name, leaf in expected.items()
+    ]
     tree: Tree = jax.tree.unflatten(structure, leaves)
     return tree
 
@@ -127,7 +139,11 @@ def restore_generator(rng: np.random.Generator, state: State) -> None:
 def fitting(value: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
     """The array, if it has this shape and type; else an error that names it."""
     if not isinstance(value, np.ndarray) or value.shape != tuple(shape) or value.dtype != dtype:
-        found = f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+        found = (
+            f"{value.dtype} {list(value.shape)}"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
         raise HindsightError(f"{name} must be {np.dtype(dtype)} {list(shape)}, got {found}")
     return value
 
@@ -142,5 +158,7 @@ def between(value: Any, name: str, low: int, high: int) -> int:
 def all_between(values: Array, name: str, low: int, high: int) -> Array:
     """The array, if all its numbers lie in low..high; else an error that names it."""
     if values.size and (values.min() < low or values.max() > high):
-        raise HindsightError(f"{name} must lie between {low} and {high}, got {values.min()} to {values.max()}")
+        raise HindsightError(
+            f"{name} must lie between {low} and {high}, got {values.min()} to {values.max()}"
+        )
     return values

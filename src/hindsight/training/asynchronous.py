@@ -1,9 +1,11 @@
-"""A3C: workers play and learn at their own pace, each on its own copy of the parameters and with its own envs. What a
-worker has changed, it adds to the shared parameters, and then continues from those.
+"""A3C: workers play and learn at their own pace, each on its own copy of the parameters and with
+its own envs. What a worker has changed, it adds to the shared parameters, and then continues from
+those.
 
-What differs between two runs of the same seed: the order in which workers hand in, hence everything. What does not: the
-starts of the episodes, by batch number. With `deterministic` the workers hand in one after the other (they still play
-and learn at the same time), so that the same seed and number of workers give the same policy, resumed or not.
+What differs between two runs of the same seed: the order in which workers hand in, hence
+everything. What does not: the starts of the episodes, by batch number. With `deterministic` the
+workers hand in one after the other (they still play and learn at the same time), so that the
+same seed and number of workers give the same policy, resumed or not.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from hindsight.training.state import restored
 
 
 class WorkerState(NamedTuple):
-    """What a worker plays and learns its next batch with. A batch under way is not saved: it is played again."""
+    """What a worker plays and learns its next batch with. A batch under way is not saved: it is
+    played again."""
 
     learner: LearnerState
     progress: float
@@ -60,7 +63,8 @@ class WorkerState(NamedTuple):
 
 @dataclass
 class Moment:
-    """Where the training stands when a worker has just handed in. Nothing in it changes when the workers continue."""
+    """Where the training stands when a worker has just handed in. Nothing in it changes when the
+    workers continue."""
 
     learner: LearnerState
     workers: tuple[WorkerState, ...]
@@ -80,11 +84,15 @@ class Moment:
 
     def restore_state(self, state: State) -> None:
         counts = state["counts"]
-        self.cycle, self.step = (between(counts[name], name, 0, 2**62) for name in ("cycle", "step"))
+        self.cycle, self.step = (
+            between(counts[name], name, 0, 2**62) for name in ("cycle", "step")
+        )
         self.learner = restored(self.learner, state["learner"])
         if set(state["workers"]) != {str(i) for i in range(len(self.workers))}:
             raise HindsightError(f"it has {len(state['workers'])} workers, not {len(self.workers)}")
-        self.workers = tuple(w.restored(state["workers"][str(i)]) for i, w in enumerate(self.workers))
+        self.workers = tuple(
+            w.restored(state["workers"][str(i)]) for i, w in enumerate(self.workers)
+        )
         self.normalizer = state["normalizer"]
         self.clock.restore_state(state["clock"])
 
@@ -113,14 +121,20 @@ class Shared:
 
     def moment(self) -> Moment:
         normalizer = self.normalizer.export_state()
-        return Moment(self.learner, tuple(self.workers), normalizer, self.clock, self.number, self.step)
+        return Moment(
+            self.learner, tuple(self.workers), normalizer, self.clock, self.number, self.step
+        )
 
 
 class Asynchronous:
     """Workers, one per batch of envs, and what they share."""
 
     def __init__(
-        self, config: OnPolicyConfig, spec: GoalEnvSpec, envs: Sequence[EnvBatch], eval_envs: EnvBatch
+        self,
+        config: OnPolicyConfig,
+        spec: GoalEnvSpec,
+        envs: Sequence[EnvBatch],
+        eval_envs: EnvBatch,
     ) -> None:
         self.config = config
         self.spec = spec
@@ -128,7 +142,10 @@ class Asynchronous:
         self.update: Any = jax.jit(self.agent.update)
         self.envs = envs
         self.reporter = Reporter(config, spec, by_collector(config, Collector(eval_envs, spec)))
-        learner, normalizer = self.agent.init(jax.random.key(config.seed)), Normalizer.of(spec, config.agent)
+        learner, normalizer = (
+            self.agent.init(jax.random.key(config.seed)),
+            Normalizer.of(spec, config.agent),
+        )
         everyone = tuple(WorkerState(learner, 0.0, w + 1, False) for w in range(len(envs)))
         self.state = Moment(learner, everyone, normalizer.export_state(), Clock())
 
@@ -144,7 +161,10 @@ class Asynchronous:
             except BaseException as error:
                 shared.results.put(error)
 
-        threads = [threading.Thread(target=guarded, args=(i, e), daemon=True) for i, e in enumerate(self.envs)]
+        threads = [
+            threading.Thread(target=guarded, args=(i, e), daemon=True)
+            for i, e in enumerate(self.envs)
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -176,22 +196,29 @@ class Asynchronous:
             episodes = rollouts.play(number, agent.actor(local), progress)
             batch, _ = relabel(episodes, number)
             scale = local.scale
-            if settings.normalize and number <= settings.workers:  # its first batch: nobody has told it a scale yet
+            if (
+                settings.normalize and number <= settings.workers
+            ):  # its first batch: nobody has told it a scale yet
                 own = Normalizer.of(self.spec, settings)
                 own.add(episodes)
                 scale = own.scale()
             local = agent.scheduled(local, scale, progress)
             key = jax.random.fold_in(jax.random.key(config.seed), number)
             learned, metrics = self.update(local, batch, key)
-            metrics = {f"learn/{name}": float(value) for name, value in metrics.items()}  # waits until it is computed
+            metrics = {
+                f"learn/{name}": float(value) for name, value in metrics.items()
+            }  # waits until it is computed
             with shared.turns:
                 while settings.deterministic and not shared.stop and shared.number != number - 1:
                     shared.turns.wait()
                 if shared.stop or shared.step >= config.steps:
                     return
-                # Small steps of policies add up. Critics are fitted to the same returns: their sum would overshoot.
+                # Small steps of policies add up. Critics are fitted to the same returns: their sum
+                # would overshoot.
                 policy = _moved(shared.learner.policy, local.policy, learned.policy, 1.0)
-                critic = _moved(shared.learner.critic, local.critic, learned.critic, 1.0 / settings.workers)
+                critic = _moved(
+                    shared.learner.critic, local.critic, learned.critic, 1.0 / settings.workers
+                )
                 if settings.normalize:
                     shared.normalizer.add(episodes)
                 scale = shared.normalizer.scale()

@@ -21,7 +21,9 @@ class Clock:
 
     def metrics(self) -> dict[str, float]:
         self.lap("other")
-        return {"time/total": self.last - self.start} | {f"time/{name}": t for name, t in self.laps.items()}
+        return {"time/total": self.last - self.start} | {
+            f"time/{name}": t for name, t in self.laps.items()
+        }
 
     def export_state(self) -> State:
         return {"total": time.perf_counter() - self.start, "laps": dict(self.laps)}

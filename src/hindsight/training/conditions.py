@@ -1,7 +1,9 @@
-"""What the bytes of a training depend on, besides its settings: versions, the kind of CPU, and how JAX computes.
+"""What the bytes of a training depend on, besides its settings: versions, the kind of CPU, and how
+JAX computes.
 
-XLA divides its work among as many threads as it sees cores, and sums come out in another order for another number. So
-the command line gives it a fixed number, whatever the machine has. In a process of the user's own it is the user's.
+XLA divides its work among as many threads as it sees cores, and sums come out in another order
+for another number. So the command line gives it a fixed number, whatever the machine has. In a
+process of the user's own it is the user's.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _NAMES = ("PJRT_NPROC", "NPROC")
 
 
 def fix_threads() -> None:
-    """Let XLA use a fixed number of threads, if nobody has said another and JAX has not been imported."""
+    """Let XLA use a fixed number of threads, if nobody has said another and JAX has not been
+    imported."""
     if "jax" not in sys.modules and not any(name in os.environ for name in _NAMES):
         os.environ[_NAMES[0]] = str(THREADS)
 
@@ -39,10 +42,19 @@ def conditions() -> Mapping[str, str]:
     from hindsight.training.run import machine, versions
 
     bits = "64" if getattr(jax.config, "jax_enable_x64", False) else "32"
-    return {**versions(), "JAX threads": str(jax_threads()), "JAX bits": bits, "CPU": machine()["cpu"]}
+    return {
+        **versions(),
+        "JAX threads": str(jax_threads()),
+        "JAX bits": bits,
+        "CPU": machine()["cpu"],
+    }
 
 
 def changed(before: Mapping[str, str]) -> list[str]:
     """What is no longer as it was, in words."""
     now = conditions()
-    return [f"{name} {was} (now {now.get(name)})" for name, was in before.items() if now.get(name) != was]
+    return [
+        f"{name} {was} (now {now.get(name)})"
+        for name, was in before.items()
+        if now.get(name) != was
+    ]

@@ -6,7 +6,14 @@ import threading
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from hindsight.config import TrainConfig
 from hindsight.training.progress import Progress as TrainingProgress
@@ -20,8 +27,11 @@ class Display:
         self.quiet = quiet
         self.console = Console()
         self.success = "-"
-        # A bar replaces stdout and stderr while it is shown: two threads would restore each other's.
-        self.has_bar = self.console.is_terminal and threading.current_thread() is threading.main_thread()
+        # A bar replaces stdout and stderr while it is shown: two threads would restore each
+        # other's.
+        self.has_bar = (
+            self.console.is_terminal and threading.current_thread() is threading.main_thread()
+        )
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -40,7 +50,10 @@ class Display:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
 
@@ -56,12 +69,15 @@ class Display:
     def _show(self, progress: TrainingProgress) -> None:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
-        self._bar.update(self._task, completed=min(progress.step, progress.steps), success=self.success)
+        self._bar.update(
+            self._task, completed=min(progress.step, progress.steps), success=self.success
+        )
         if progress.evaluation is not None and not self.quiet and not self.has_bar:
             seconds = progress.metrics["time/total"]
             left = seconds * max(progress.steps - progress.step, 0) / progress.step
             self.console.print(
-                f"{self.config.env}  step {progress.step:,}/{progress.steps:,}  success {self.success}  "
+                f"{self.config.env}  step {progress.step:,}/{progress.steps:,}  success "
+                f"{self.success}  "
                 f"{seconds:.0f} s, about {left:.0f} s left",
                 highlight=False,
             )

@@ -19,15 +19,19 @@ class Evaluation:
 
     @staticmethod
     def of(episodes: Episodes, asked: int) -> Evaluation:
-        """Of `asked` episodes, those that are missing (their simulation diverged) count as failures."""
+        """Of `asked` episodes, those that are missing (their simulation diverged) count as
+        failures."""
         mean_return = float(np.mean(episodes.returns(), dtype=np.float64))
         return Evaluation(int(episodes.final_success().sum()) / asked, mean_return, asked)
 
 
 TRAINING, EVALUATION, FRESH = 0, 1, 2
-"""Streams of reset seeds: episodes trained on, evaluated during training, and evaluated or watched afterwards."""
+"""Streams of reset seeds: episodes trained on, evaluated during training, and evaluated or
+watched afterwards."""
 
 
-def evaluate(collector: Collector, act: Act, episodes: int, seed: int, stream: int = FRESH) -> Evaluation:
+def evaluate(
+    collector: Collector, act: Act, episodes: int, seed: int, stream: int = FRESH
+) -> Evaluation:
     """Play `episodes` episodes with `act`. Their starts depend on seed and stream only."""
     return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)), episodes)

@@ -1,4 +1,5 @@
-"""JAX's threads do not live on in a forked process: what waits for them waits for ever. Training there is refused."""
+"""JAX's threads do not live on in a forked process: what waits for them waits for ever. Training
+there is refused."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ def refuse_fork() -> None:
     """Raise HindsightError in a process that was forked from one that had used JAX."""
     if _forked:
         raise HindsightError(
-            "this process was forked from one that had used JAX, whose threads do not survive that: start it by "
+            "this process was forked from one that had used JAX, whose threads do not survive "
+            "that: start it by "
             "multiprocessing's spawn or forkserver, or as a program of its own"
         )

@@ -1,6 +1,8 @@
-"""The guard against NaN and infinity: learning stops before they spread, and shows what brought them.
+"""The guard against NaN and infinity: learning stops before they spread, and shows what brought
+them.
 
-Loops look at what they collect and learn. Whoever saves looks once more (`check_saved`), so that no loop can forget to.
+Loops look at what they collect and learn. Whoever saves looks once more (`check_saved`), so that
+no loop can forget to.
 """
 
 from __future__ import annotations
@@ -30,22 +32,33 @@ class Diverged(HindsightError):
 
 def check_episodes(episodes: Episodes, step: int) -> None:
     """What was collected must be finite before it is stored."""
-    arrays = {f.name: getattr(episodes, f.name) for f in fields(Episodes) if getattr(episodes, f.name) is not None}
+    arrays = {
+        f.name: getattr(episodes, f.name)
+        for f in fields(Episodes)
+        if getattr(episodes, f.name) is not None
+    }
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise Diverged(f"{name} of the episodes collected after step {step} is not finite", arrays)
+            raise Diverged(
+                f"{name} of the episodes collected after step {step} is not finite", arrays
+            )
 
 
-def check_losses(metrics: Mapping[str, float], step: int, batch: Mapping[str, Any] | None = None) -> None:
-    """Losses and values of an update from a batch must be finite before anything is made of them."""
+def check_losses(
+    metrics: Mapping[str, float], step: int, batch: Mapping[str, Any] | None = None
+) -> None:
+    """Losses and values of an update from a batch must be finite before anything is made of
+    them."""
     for name, value in metrics.items():
         if not np.isfinite(value):
-            message = f"{name} is {value} at step {step}: learning has diverged; try a lower learning rate"
+            message = f"{name} is {value} at step {step}: learning has diverged; "
+            message += "try a lower learning rate"
             raise Diverged(message, batch or {})
 
 
 def check_parameters(state: Any, step: int, batch: Batch) -> None:
-    """Parameters and optimiser states must be finite before a policy is made of them, or anything is saved."""
+    """Parameters and optimiser states must be finite before a policy is made of them, or
+    anything is saved."""
     for path, leaf in jax.tree.leaves_with_path(state):
         if not np.isfinite(np.asarray(leaf)).all():
             name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -53,7 +66,8 @@ def check_parameters(state: Any, step: int, batch: Batch) -> None:
 
 
 OBSERVED = ("replay", "rollouts", "envs")
-"""Parts of a state that need not be finite: episodes were looked at when they came; what an env keeps is its own."""
+"""Parts of a state that need not be finite: episodes were looked at when they came; what an env
+keeps is its own."""
 
 
 def check_saved(state: State, step: int) -> None:

@@ -1,4 +1,5 @@
-"""Whole trainings in JAX, for bit flip and rooms: playing, choosing goals, learning and evaluating are one program."""
+"""Whole trainings in JAX, for bit flip and rooms: playing, choosing goals, learning and
+evaluating are one program."""
 
 from __future__ import annotations
 
@@ -48,14 +49,19 @@ class InJax:
         self.greedy = greedy
 
     def train(self) -> Generator[Progress]:
-        """Train on from the state as it is, yielding after `eval_every` batches, or after one if it may be the last."""
+        """Train on from the state as it is, yielding after `eval_every` batches, or after one if
+        it may be the last."""
         config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
         largest = config.episodes_per_cycle * self.horizon
         while now.step < config.steps:
             now.learner = agent.scheduled(now.learner, self.scale, now.step / config.steps)
             done = now.cycle % config.eval_every
-            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle - done), config.eval_every)
-            needed = -(-(config.steps - now.step) // largest)  # batches, if all of them are as long as can be
+            keys = jax.random.split(
+                jax.random.fold_in(self.key, now.cycle - done), config.eval_every
+            )
+            needed = -(
+                -(config.steps - now.step) // largest
+            )  # batches, if all of them are as long as can be
             count = config.eval_every if done == 0 and needed >= config.eval_every else 1
             now.learner, transitions, success, learned = self.learn(now.learner, keys, done, count)
             now.step += int(transitions)
@@ -76,9 +82,11 @@ class InJax:
 def learning(
     agent: PolicyGradient, env: JaxEnv, scale: Scale, horizon: int, episodes: int
 ) -> Callable[[State, Tensor, int, int], tuple[State, Tensor, Tensor, Any]]:
-    """(state, keys, first, count) -> a new state, transitions, and mean success and metrics of `count` batches.
+    """(state, keys, first, count) -> a new state, transitions, and mean success and metrics of
+    `count` batches.
 
-    Each batch plays episodes, chooses goals among those achieved, and learns, by a key of its own.
+    Each batch plays episodes, chooses goals among those achieved, and learns, by a key of its
+    own.
     """
     config = agent.config
 
@@ -93,7 +101,9 @@ def learning(
         return state, played["length"].sum(), played["success"].mean(), metrics
 
     @jax.jit
-    def learn(state: State, keys: Tensor, first: int, count: int) -> tuple[State, Tensor, Tensor, Any]:
+    def learn(
+        state: State, keys: Tensor, first: int, count: int
+    ) -> tuple[State, Tensor, Tensor, Any]:
         def add(i: Tensor, carry: tuple[State, Any]) -> tuple[State, Any]:
             state, *found = batch_and_update(carry[0], keys[first + i])
             return state, jax.tree.map(jnp.add, carry[1], tuple(found))
@@ -101,17 +111,31 @@ def learning(
         shapes = jax.eval_shape(batch_and_update, state, keys[0])[1:]
         nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
         state, (transitions, success, metrics) = jax.lax.fori_loop(0, count, add, (state, nothing))
-        return state, transitions, success / count, jax.tree.map(lambda total: total / count, metrics)
+        return (
+            state,
+            transitions,
+            success / count,
+            jax.tree.map(lambda total: total / count, metrics),
+        )
 
     return learn
 
 
 def play(
-    env: JaxEnv, agent: PolicyGradient, policy: Params, scale: Scale, horizon: int, keys: Tensor, greedy: bool = False
+    env: JaxEnv,
+    agent: PolicyGradient,
+    policy: Params,
+    scale: Scale,
+    horizon: int,
+    keys: Tensor,
+    greedy: bool = False,
 ) -> dict[str, Tensor]:
-    """One episode per key, as arrays like those of `Episodes`. After its end an episode stands still."""
+    """One episode per key, as arrays like those of `Episodes`. After its end an episode stands
+    still."""
 
-    def step(carry: tuple[Tensor, Tensor], keys: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
+    def step(
+        carry: tuple[Tensor, Tensor], keys: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]:
         position, done = carry
         distribution = agent.distribution(policy, agent.inputs(scale, position, goal))
         if greedy:
@@ -126,9 +150,12 @@ def play(
 
     position, goal = jax.vmap(env.reset)(keys)
     step_keys = jax.random.split(jax.random.fold_in(keys[0], 1), (horizon, 2))
-    _, (positions, action, log_prob, reached) = jax.lax.scan(step, (position, jnp.zeros(len(goal), bool)), step_keys)
+    _, (positions, action, log_prob, reached) = jax.lax.scan(
+        step, (position, jnp.zeros(len(goal), bool)), step_keys
+    )
     observation, action, log_prob, reached = (
-        jnp.swapaxes(x, 0, 1) for x in (jnp.concatenate([position[None], positions]), action, log_prob, reached)
+        jnp.swapaxes(x, 0, 1)
+        for x in (jnp.concatenate([position[None], positions]), action, log_prob, reached)
     )
     success = reached.any(axis=1)
     length = jnp.where(success, jnp.argmax(reached, axis=1) + 1, horizon)
@@ -145,12 +172,16 @@ def play(
 
 def as_pursued(played: dict[str, Tensor]) -> GoalBatch:
     """The episodes under the goals they pursued."""
-    return _batch(played, played["goal"][None], played["reached"][None], jnp.ones(1, bool), jnp.ones(1, bool))
+    return _batch(
+        played, played["goal"][None], played["reached"][None], jnp.ones(1, bool), jnp.ones(1, bool)
+    )
 
 
-def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, actual_goals: bool = False) -> GoalBatch:
-    """The episodes under `count` of the different goals they achieved (all if 0), each applied to every episode, and
-    under those that were pursued, if `actual_goals`."""
+def in_hindsight(
+    played: dict[str, Tensor], count: int, key: Tensor, actual_goals: bool = False
+) -> GoalBatch:
+    """The episodes under `count` of the different goals they achieved (all if 0), each applied
+    to every episode, and under those that were pursued, if `actual_goals`."""
     after = played["observation"][:, 1:]
     episodes, horizon, size = after.shape
     real = jnp.arange(horizon) < played["length"][:, None]
@@ -169,11 +200,14 @@ def in_hindsight(played: dict[str, Tensor], count: int, key: Tensor, actual_goal
 
 
 def _equal(left: Tensor, right: Tensor) -> Tensor:
-    """[m, n]: which rows of [m, d] and [n, d] are equal. Positions are small whole numbers, so this is exact."""
+    """[m, n]: which rows of [m, d] and [n, d] are equal. Positions are small whole numbers, so
+    this is exact."""
     return (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) == 2.0 * left @ right.T
 
 
-def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, asked: Tensor) -> GoalBatch:
+def _batch(
+    played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, asked: Tensor
+) -> GoalBatch:
     shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
     return GoalBatch(
         **shown,
@@ -188,7 +222,8 @@ def _batch(played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, a
 
 
 def evaluation_of(success: Tensor, length: Tensor, horizon: int) -> tuple[Evaluation, float]:
-    """The evaluation, and the mean return of Hindsight Policy Gradients: (number of states) - t, or 0."""
+    """The evaluation, and the mean return of Hindsight Policy Gradients: (number of states) - t,
+    or 0."""
     success, length = np.asarray(success), np.asarray(length)
     points = float(np.mean(np.where(success, horizon + 1 - length, 0), dtype=np.float64))
     return Evaluation(float(success.mean()), points - horizon, len(success)), points

@@ -19,7 +19,8 @@ from hindsight.types import Ints
 
 
 class InitialPriorities:
-    """TD errors of new pairs: the learner's, those that a small model predicts, or none (the largest priority)."""
+    """TD errors of new pairs: the learner's, those that a small model predicts, or none (the
+    largest priority)."""
 
     CHUNK = 2048
 
@@ -28,7 +29,9 @@ class InitialPriorities:
         self.kind = config.priority.initial if config.priority.sampling != "uniform" else "largest"
         clip = config.agent.clip_normalized if config.agent.normalize else np.inf
         self.model = TDModel(agent.shapes, config.agent.clip_observation, clip)
-        self.state = self.model.init(jax.random.key(config.seed)) if self.kind == "predicted" else None
+        self.state = (
+            self.model.init(jax.random.key(config.seed)) if self.kind == "predicted" else None
+        )
 
     def td_errors(self, state: Any, replay: HindsightReplay, pairs: Ints) -> TDErrors | None:
         """TD errors [n] of new pairs [n]; None if they get the largest priority."""
@@ -38,7 +41,9 @@ class InitialPriorities:
         if self.state is not None:
             evaluate = partial(self.model.evaluate, self.state, state.scale)
         parts = []
-        for start in range(0, len(pairs), self.CHUNK):  # compiled once: all chunks have one size, the last is padded
+        for start in range(
+            0, len(pairs), self.CHUNK
+        ):  # compiled once: all chunks have one size, the last is padded
             rows = np.minimum(np.arange(start, start + self.CHUNK), len(pairs) - 1)
             parts.append(evaluate(replay.read(pairs[rows])))
         columns = ([np.asarray(part) for part in column] for column in zip(*parts, strict=True))

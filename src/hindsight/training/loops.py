@@ -1,4 +1,5 @@
-"""Which loop trains a config: off-policy, or for policy gradients in JAX, asynchronous, or with the collector."""
+"""Which loop trains a config: off-policy, or for policy gradients in JAX, asynchronous, or with
+the collector."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ class Loop(Protocol):
     def train(self) -> Generator[Progress]: ...
 
 
-def make_loop(config: TrainConfig, spec: GoalEnvSpec, make_env: EnvFactory, stack: ExitStack) -> Loop:
+def make_loop(
+    config: TrainConfig, spec: GoalEnvSpec, make_env: EnvFactory, stack: ExitStack
+) -> Loop:
     """The loop of a config. What does not fit is refused here; `stack` closes what is opened."""
     make_agent(config.agent, spec)
 
@@ -69,9 +72,13 @@ def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Ja
         return None
     twin = in_jax(make_env())
     if isinstance(agent, A3CConfig):
-        raise HindsightError("a3c steps its envs in threads of their own: use another simulator than jax")
+        raise HindsightError(
+            "a3c steps its envs in threads of their own: use another simulator than jax"
+        )
     if twin is None:
-        raise HindsightError(f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator")
+        raise HindsightError(
+            f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator"
+        )
     if filtered:
         what = "within_box, skip_achieved and spread"
         raise HindsightError(f"{what} work outside of JAX: use another simulator than jax")

@@ -1,9 +1,11 @@
-"""Off-policy training with hindsight replay: Algorithms 1 and 2 of "Improvements on Hindsight Learning".
+"""Off-policy training with hindsight replay: Algorithms 1 and 2 of "Improvements on Hindsight
+Learning".
 
-The comments in `train` quote the lines of Algorithm 2, hindsight prioritised experience replay. With goals that are
-chosen when sampled and no priorities, the same loop is Algorithm 1, hindsight experience replay: then `store` makes no
-pairs, `push` does nothing, and `sample` picks the future states. Unlike in the paper, the updates follow a whole cycle
-of episodes instead of each one.
+The comments in `train` quote the lines of Algorithm 2, hindsight prioritised experience replay.
+With goals that are chosen when sampled and no priorities, the same loop is Algorithm 1,
+hindsight experience replay: then `store` makes no pairs, `push` does nothing, and `sample` picks
+the future states. Unlike in the paper, the updates follow a whole cycle of episodes instead of
+each one.
 """
 
 from __future__ import annotations
@@ -63,9 +65,14 @@ class OffPolicy:
         )
 
     def train(self) -> Generator[Progress]:
-        """Train on from the state as it is, yielding after every cycle; stop by not asking for more."""
+        """Train on from the state as it is, yielding after every cycle; stop by not asking for
+        more."""
         config, agent, replay, now = self.config, self.agent, self.replay, self.state
-        rng, clock, keys = self.generator.rng, now.clock, jax.random.fold_in(jax.random.key(config.seed), UPDATES)
+        rng, clock, keys = (
+            self.generator.rng,
+            now.clock,
+            jax.random.fold_in(jax.random.key(config.seed), UPDATES),
+        )
         actor = agent.actor(now.learner)
         while now.step < config.steps:
             progress = now.step / config.steps
@@ -81,14 +88,18 @@ class OffPolicy:
                 self.normalizer.add(episodes)
             now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             if config.overlap and now.step < config.steps:
-                self.rollouts.begin(now.cycle + 1, agent.actor(now.learner), now.step / config.steps)
+                self.rollouts.begin(
+                    now.cycle + 1, agent.actor(now.learner), now.step / config.steps
+                )
 
-            # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append transition with sampled goals
-            # and actual goal": `goal_number` in replay/pairs.py, whose default follows the paper's published code.
+            # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
+            # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
+            # whose default follows the paper's published code.
             pairs = replay.store(episodes, progress, rng)
             # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": `td_errors` of the agent.
             new_td = self.initial_priorities.td_errors(now.learner, replay, pairs)
-            # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in replay/priorities.py.
+            # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
+            # replay/priorities.py.
             replay.push(pairs, new_td)
             clock.lap("replay")
 
@@ -118,7 +129,8 @@ class OffPolicy:
             clock.lap("write")
 
     def _draws(self) -> list[int]:
-        """The updates of a cycle, by draw: all at once, unless each draw must know the last TD errors."""
+        """The updates of a cycle, by draw: all at once, unless each draw must know the last TD
+        errors."""
         total, each = self.config.gradient_steps, self.config.priority.updates_per_draw
         if self.config.priority.sampling == "uniform":
             return [total]
@@ -131,4 +143,7 @@ class OffPolicy:
 
     def _collected(self, episodes: Episodes) -> dict[str, float]:
         moved = np.mean(episodes.distance_moved() > self.config.replay.moved_threshold)
-        return collected(episodes) | {"train/moved": float(moved), "train/dropped": float(self.state.dropped)}
+        return collected(episodes) | {
+            "train/moved": float(moved),
+            "train/dropped": float(self.state.dropped),
+        }

@@ -1,4 +1,5 @@
-"""Policy-gradient training on any goal env: collect episodes, choose hindsight goals among those achieved, learn."""
+"""Policy-gradient training on any goal env: collect episodes, choose hindsight goals among those
+achieved, learn."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ from collections.abc import Generator
 import jax
 import numpy as np
 
-from hindsight.agents.goal_batch import GoalBatch, choose_goals, hindsight_goals, newly_achieved, own_goals
+from hindsight.agents.goal_batch import (
+    GoalBatch,
+    choose_goals,
+    hindsight_goals,
+    newly_achieved,
+    own_goals,
+)
 from hindsight.agents.registry import make_on_policy_agent
 from hindsight.collect import Collector
 from hindsight.config import OnPolicyConfig
@@ -38,7 +45,8 @@ class OnPolicy:
         self.state = LoopState(learner, normalizer=self.normalizer, goals=self.relabel, envs=envs)
 
     def train(self) -> Generator[Progress]:
-        """Train on from the state as it is, yielding after every batch; stop by not asking for more."""
+        """Train on from the state as it is, yielding after every batch; stop by not asking for
+        more."""
         config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
         update = jax.jit(agent.update)
         while now.step < config.steps:
@@ -58,13 +66,18 @@ class OnPolicy:
             now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             batch, inside = self.relabel(episodes, now.cycle)
             clock.lap("relabel")
-            now.learner, learned = update(now.learner, batch, jax.random.fold_in(self.key, now.cycle))
+            now.learner, learned = update(
+                now.learner, batch, jax.random.fold_in(self.key, now.cycle)
+            )
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
             check_losses(metrics, now.step, batch._asdict())
             clock.lap("learn")
 
             # Evaluate with the likeliest actions.
-            metrics |= collected(episodes) | {"train/dropped": float(now.dropped), "train/goals_inside": inside}
+            metrics |= collected(episodes) | {
+                "train/dropped": float(now.dropped),
+                "train/goals_inside": inside,
+            }
             yield self.reporter.report(now, agent.actor(now.learner), metrics, clock)
             clock.lap("write")
 
@@ -79,7 +92,8 @@ class GoalChoice:
         """Whether reaching a goal has been seen to end an episode."""
 
     def __call__(self, episodes: Episodes, number: int) -> tuple[GoalBatch, float]:
-        """Batch `number` under its hindsight goals, and the share of achieved goals that could be chosen."""
+        """Batch `number` under its hindsight goals, and the share of achieved goals that could
+        be chosen."""
         agent, spec = self.config.agent, self.spec
         self.ends = self.ends or self._ends(episodes)
         ends = self.ends or agent.until_reached
@@ -89,12 +103,17 @@ class GoalChoice:
         may = newly_achieved(episodes, spec) if agent.skip_achieved else episodes.real
         box = spec if agent.within_box else None
         goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng, agent.spread)
-        return hindsight_goals(episodes, goals, used, spec, ends, agent.actual_goals, agent.skip_achieved), inside
+        return hindsight_goals(
+            episodes, goals, used, spec, ends, agent.actual_goals, agent.skip_achieved
+        ), inside
 
     def _ends(self, episodes: Episodes) -> bool:
-        """Does reaching a goal end an episode? By the env's own word, or once it has been seen to."""
+        """Does reaching a goal end an episode? By the env's own word, or once it has been seen
+        to."""
         if self.spec.goal_terminated is not None:
-            return bool(self.spec.goal_terminated(episodes.desired_goal, episodes.desired_goal).any())
+            return bool(
+                self.spec.goal_terminated(episodes.desired_goal, episodes.desired_goal).any()
+            )
         return bool((episodes.terminated & episodes.success & episodes.real).any())
 
     def export_state(self) -> State:

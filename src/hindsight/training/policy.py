@@ -1,4 +1,5 @@
-"""A trained policy: call it with a dict observation, save it, load it. Files are safetensors and JSON: no code runs."""
+"""A trained policy: call it with a dict observation, save it, load it. Files are safetensors and
+JSON: no code runs."""
 
 from __future__ import annotations
 
@@ -28,10 +29,16 @@ TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
 
 
 class Policy:
-    """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation or a batch of them."""
+    """Greedy goal-conditioned policy. `policy(observation)` takes one dict observation or a
+    batch of them."""
 
     def __init__(
-        self, env: str, actor: Actor, observation: Features, goal: Features, settings: Mapping[str, Any]
+        self,
+        env: str,
+        actor: Actor,
+        observation: Features,
+        goal: Features,
+        settings: Mapping[str, Any],
     ) -> None:
         self.env = env
         self.actor = actor
@@ -57,28 +64,38 @@ class Policy:
         """Actions for features [n, o] and [n, g]."""
         return self.actor(observation, goal)
 
-    def predict(self, observation: Mapping[str, Any], deterministic: bool = True) -> tuple[Any, None]:
-        """The action, and no state, as in Stable-Baselines3. Not deterministic: drawn, if the policy is stochastic."""
+    def predict(
+        self, observation: Mapping[str, Any], deterministic: bool = True
+    ) -> tuple[Any, None]:
+        """The action, and no state, as in Stable-Baselines3. Not deterministic: drawn, if the
+        policy is stochastic."""
         if deterministic or not self.actor.stochastic:
             return self(observation), None
         rng = np.random.default_rng()
         return self._act(observation, lambda o, g: self.actor.sample(o, g, rng)[0]), None
 
     def __call__(self, observation: Mapping[str, Any]) -> Any:
-        """The action for a dict observation, or the actions for a batch of them. An int if actions are discrete."""
+        """The action for a dict observation, or the actions for a batch of them. An int if
+        actions are discrete."""
         return self._act(observation, self.act)
 
     def _act(self, observation: Mapping[str, Any], act: Callable[[Floats, Floats], Array]) -> Any:
         missing = [key for key in ("observation", "desired_goal") if key not in observation]
         if missing:
-            raise HindsightError(f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}")
-        values, goals = np.asarray(observation["observation"]), np.asarray(observation["desired_goal"])
+            raise HindsightError(
+                f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}"
+            )
+        values, goals = (
+            np.asarray(observation["observation"]),
+            np.asarray(observation["desired_goal"]),
+        )
         single = values.ndim == len(self.observation.shape)
         if single:
             values, goals = values[None], goals[None]
         if values.shape[1:] != self.observation.shape or goals.shape[1:] != self.goal.shape:
             raise HindsightError(
-                f"this policy of {self.env} takes observations of shape {self.observation.shape} and goals of shape "
+                f"this policy of {self.env} takes observations of shape "
+                f"{self.observation.shape} and goals of shape "
                 f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
             )
         space = self.actor.shape.actions
@@ -88,9 +105,12 @@ class Policy:
         return int(actions[0]) if space.discrete else actions[0]
 
     def save(self, directory: Path) -> None:
-        """Write the two policy files, each aside and then renamed. The tensors' file bears SHA-256 of both."""
+        """Write the two policy files, each aside and then renamed. The tensors' file bears
+        SHA-256 of both."""
         tensors = {f"parameters/{k}": np.asarray(v) for k, v in _flat(self.actor.params).items()}
-        tensors |= {f"scale/{name}": np.asarray(value) for name, value in self.actor.scale._asdict().items()}
+        tensors |= {
+            f"scale/{name}": np.asarray(value) for name, value in self.actor.scale._asdict().items()
+        }
         description = {
             "format": FORMAT,
             "env": self.env,
@@ -106,7 +126,8 @@ class Policy:
 
     @staticmethod
     def load(directory: Path) -> Policy:
-        """The policy saved in a run directory. Raises HindsightError if the files are missing, broken or foreign."""
+        """The policy saved in a run directory. Raises HindsightError if the files are missing,
+        broken or foreign."""
         for name in (TENSORS, DESCRIPTION):
             if not (directory / name).exists():
                 raise HindsightError(f"no policy in {directory}: {name} is missing")
@@ -115,10 +136,13 @@ class Policy:
             data = json.loads(description)
             if data["format"] > FORMAT:
                 raise HindsightError(
-                    f"{directory / DESCRIPTION} is of a newer Hindsight (format {data['format']}): update"
+                    f"{directory / DESCRIPTION} is of a newer Hindsight (format "
+                    f"{data['format']}): update"
                 )
             if data["format"] < FORMAT:
-                raise HindsightError(f"{directory / DESCRIPTION} is of an older Hindsight: train it again")
+                raise HindsightError(
+                    f"{directory / DESCRIPTION} is of an older Hindsight: train it again"
+                )
             content = read_file(directory / TENSORS)
             tensors = load_tensors(content)
             if bears_sums(content) and tensors_file(tensors, description) != content:
@@ -126,8 +150,18 @@ class Policy:
             return _assemble(data, tensors)
         except HindsightError:
             raise
-        except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
-            raise HindsightError(f"the policy in {directory} is broken: {' '.join(str(error).split())}") from None
+        except (
+            SafetensorError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OSError,
+        ) as error:
+            raise HindsightError(
+                f"the policy in {directory} is broken: {' '.join(str(error).split())}"
+            ) from None
 
 
 def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
@@ -138,7 +172,8 @@ def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
 
 
 def bears_sums(content: bytes) -> bool:
-    """Whether a file of tensors says what its SHA-256 must be, as all do that were not made by an old version."""
+    """Whether a file of tensors says what its SHA-256 must be, as all do that were not made by
+    an old version."""
     size = int.from_bytes(content[:8], "little")
     return "tensors" in json.loads(content[8 : 8 + size]).get("__metadata__", {})
 
@@ -147,7 +182,8 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("its numbers are not finite")
     observation, goal = (
-        Features(tuple(map(int, data[key]["shape"])), int(data[key]["categories"])) for key in ("observation", "goal")
+        Features(tuple(map(int, data[key]["shape"])), int(data[key]["categories"]))
+        for key in ("observation", "goal")
     )
     shape = _actor_shape(data["actor"])
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
@@ -177,7 +213,8 @@ def _actor_shape(data: dict[str, Any]) -> ActorShape:
         raise HindsightError(f"unknown head {data['head']!r} of the actor")
     box = (tuple(float(x) for x in actions[name]) for name in ("low", "high"))
     observation, normalized = (
-        np.inf if data[name] is None else float(data[name]) for name in ("clip_observation", "clip_normalized")
+        np.inf if data[name] is None else float(data[name])
+        for name in ("clip_observation", "clip_normalized")
     )
     return ActorShape(
         data["head"],
@@ -198,10 +235,13 @@ def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:
     """The leaves of nested dicts by their path, sorted."""
     found: dict[str, Any] = {}
     for name, value in sorted(parameters.items()):
-        found |= _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
+        found |= (
+            _flat(value, f"{prefix}{name}/") if isinstance(value, dict) else {prefix + name: value}
+        )
     return found
 
 
 def load(run: str | Path) -> Policy:
-    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch of them."""
+    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch
+    of them."""
     return Policy.load(Path(run))

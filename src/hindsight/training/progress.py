@@ -40,25 +40,34 @@ Score = tuple[Evaluation, dict[str, float]]
 class Reporter:
     """Evaluates the policy when it is due, and says where the training stands."""
 
-    def __init__(self, config: TrainConfig, spec: GoalEnvSpec, score: Callable[[Actor], Score]) -> None:
+    def __init__(
+        self, config: TrainConfig, spec: GoalEnvSpec, score: Callable[[Actor], Score]
+    ) -> None:
         self.config = config
         self.spec = spec
         self.score = score
 
-    def report(self, now: Learning, actor: Actor, metrics: dict[str, float], clock: Clock) -> Progress:
+    def report(
+        self, now: Learning, actor: Actor, metrics: dict[str, float], clock: Clock
+    ) -> Progress:
         """After a cycle of which `metrics` are known, with the policy that `actor` is."""
         policy = Policy.of(self.spec, actor, self.config.agent)
         done = now.step >= self.config.steps
         evaluation = None
         if done or now.cycle % self.config.eval_every == 0:
             evaluation, more = self.score(actor)
-            rates = {"eval/success_rate": evaluation.success_rate, "eval/mean_return": evaluation.mean_return}
+            rates = {
+                "eval/success_rate": evaluation.success_rate,
+                "eval/mean_return": evaluation.mean_return,
+            }
             metrics = metrics | rates | more
             clock.lap("evaluate")
             wanted = self.config.stop_at_success
             done = done or (wanted is not None and evaluation.success_rate >= wanted)
         metrics = metrics | clock.metrics()
-        return Progress(now.cycle, now.step, self.config.steps, metrics, policy, evaluation, done, now)
+        return Progress(
+            now.cycle, now.step, self.config.steps, metrics, policy, evaluation, done, now
+        )
 
 
 def by_collector(config: TrainConfig, collector: Collector) -> Callable[[Actor], Score]:

@@ -1,4 +1,5 @@
-"""Taking up a run where it was left: it is locked first, and looked at then, so that nothing changes in between."""
+"""Taking up a run where it was left: it is locked first, and looked at then, so that nothing
+changes in between."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Reopened:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to train. What is left to write is the summary: it was stopped just before that."""
+        """Whether nothing is left to train. What is left to write is the summary: it was stopped
+        just before that."""
         return self.checkpoint is not None and self.checkpoint.step >= self.run.config.steps
 
     def finish(self) -> Run:
@@ -40,13 +42,16 @@ class Reopened:
 
 @contextmanager
 def reopen(path: Path, steps: int = 0) -> Iterator[Reopened]:
-    """Lock a run, and find out from where it goes on. `steps` are added to those that it was made for."""
+    """Lock a run, and find out from where it goes on. `steps` are added to those that it was
+    made for."""
     if not path.is_dir():
         raise HindsightError(f"{path} does not exist")
     if steps < 0:
         raise HindsightError(f"steps must be 0 or more, got {steps}")
     if not (path / CONFIG).exists() and not (path / "checkpoints").exists():
-        raise HindsightError(f"there is no run in {path}: it has neither {CONFIG} nor checkpoints; train it anew")
+        raise HindsightError(
+            f"there is no run in {path}: it has neither {CONFIG} nor checkpoints; train it anew"
+        )
     with RunLock(path) as lock:
         refuse_links(path)
         checkpoint = _newest(path)
@@ -54,12 +59,15 @@ def reopen(path: Path, steps: int = 0) -> Iterator[Reopened]:
         found = Reopened(Run(path, replace(config, steps=config.steps + steps)), lock, checkpoint)
         if found.is_done and _has_finished(found.run):
             taken = found.checkpoint.step if found.checkpoint else 0
-            raise HindsightError(f"{path} is finished, with {taken} steps: say how many more, with --steps")
+            raise HindsightError(
+                f"{path} is finished, with {taken} steps: say how many more, with --steps"
+            )
         yield found
 
 
 def _newest(path: Path) -> Checkpoint | None:
-    """The newest intact checkpoint, with a warning about what is not as it was; None if none was ever made."""
+    """The newest intact checkpoint, with a warning about what is not as it was; None if none was
+    ever made."""
     checkpoints = Checkpoints(path / "checkpoints")
     if not checkpoints.names():
         return None
@@ -68,7 +76,10 @@ def _newest(path: Path) -> Checkpoint | None:
         warnings.warn(f"{problem}; using {checkpoint.path} instead", stacklevel=5)
     other = changed(checkpoint.versions)
     if other:
-        warnings.warn(f"{path} was trained with {', '.join(other)}: it may go on a little differently", stacklevel=5)
+        warnings.warn(
+            f"{path} was trained with {', '.join(other)}: it may go on a little differently",
+            stacklevel=5,
+        )
     return checkpoint
 
 

@@ -28,11 +28,14 @@ class Means:
 
 
 def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
-    """Of one sample [U, B]: which goals, rewards, time steps and priorities it has. Call it before the update."""
+    """Of one sample [U, B]: which goals, rewards, time steps and priorities it has. Call it
+    before the update."""
     spec, at, batch = replay.spec, sample.addresses, sample.batch
     hit = batch.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
     alternate = float(np.mean(at.alternate))
-    quarters = np.bincount(np.minimum(at.step.ravel() * 4 // spec.horizon, 3), minlength=4) / at.step.size
+    quarters = (
+        np.bincount(np.minimum(at.step.ravel() * 4 // spec.horizon, 3), minlength=4) / at.step.size
+    )
     metrics = {
         "reached": float(np.mean(hit)),
         "terminated": float(np.mean(batch.terminated)),

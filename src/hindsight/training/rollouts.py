@@ -1,4 +1,5 @@
-"""The episodes of each cycle: played when they are asked for, or, with overlap, while the learner updates."""
+"""The episodes of each cycle: played when they are asked for, or, with overlap, while the
+learner updates."""
 
 from __future__ import annotations
 
@@ -17,13 +18,18 @@ from hindsight.episodes import Episodes
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.training.evaluate import TRAINING
 
-PLAYED = [f.name for f in fields(Episodes) if f.name != "log_prob"]  # which no off-policy learner needs
+PLAYED = [
+    f.name for f in fields(Episodes) if f.name != "log_prob"
+]  # which no off-policy learner needs
 
 
 class Rollouts:
-    """Plays the episodes of a cycle by its number. Which parameters play which episode never depends on timing."""
+    """Plays the episodes of a cycle by its number. Which parameters play which episode never
+    depends on timing."""
 
-    def __init__(self, config: TrainConfig, spec: GoalEnvSpec, agent: Agent, collector: Collector) -> None:
+    def __init__(
+        self, config: TrainConfig, spec: GoalEnvSpec, agent: Agent, collector: Collector
+    ) -> None:
         self.config = config
         self.spec = spec
         self.agent = agent
@@ -84,6 +90,9 @@ class Rollouts:
             "success": ((spec.horizon,), np.bool_),
             "length": ((), np.int64),
         }
-        parts = {name: fitting(state[name], name, (n, *shape), dtype) for name, (shape, dtype) in shapes.items()}
+        parts = {
+            name: fitting(state[name], name, (n, *shape), dtype)
+            for name, (shape, dtype) in shapes.items()
+        }
         all_between(parts["length"], "length", 1, spec.horizon)
         return Episodes(**parts)

@@ -1,4 +1,5 @@
-"""The run directory: config.json, metrics.jsonl (the source of truth), TensorBoard files, policy, summary, more."""
+"""The run directory: config.json, metrics.jsonl (the source of truth), TensorBoard files,
+policy, summary, more."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Run:
     config: TrainConfig
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}: {self.config.env}, {self.config.agent.method}, {self._status()})"
+        what = f"{self.config.env}, {self.config.agent.method}, {self._status()}"
+        return f"Run({str(self.path)!r}: {what})"
 
     def _status(self) -> str:
         """In words: status and success, as far as they are known."""
@@ -44,7 +46,8 @@ class Run:
         try:
             return f"{self.summary['status']}{success}"
         except HindsightError:
-            return f"{'training' if self.path.is_dir() and self.is_locked else 'not finished'}{success}"
+            training = self.path.is_dir() and self.is_locked
+            return f"{'training' if training else 'not finished'}{success}"
 
     def _rows(self) -> list[dict[str, float]]:
         try:
@@ -56,12 +59,18 @@ class Run:
         """For notebooks: what it is, and a small curve of its success."""
         rows = [row for row in self._rows() if "eval/success_rate" in row]
         last = max((row["step"] for row in rows), default=1)
-        points = " ".join(f"{200 * row['step'] / last:.1f},{41 - 40 * row['eval/success_rate']:.1f}" for row in rows)
-        curve = f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        points = " ".join(
+            f"{200 * row['step'] / last:.1f},{41 - 40 * row['eval/success_rate']:.1f}"
+            for row in rows
+        )
+        curve = (
+            f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        )
         return (
             f"<div><code>{html.escape(str(self.path))}</code> · {html.escape(self.config.env)} · "
             f"{html.escape(self.config.agent.method)} · {html.escape(self._status())}<br>"
-            f'<svg width="204" height="44" viewBox="-2 -1 204 44" role="img" aria-label="success by step">'
+            '<svg width="204" height="44" viewBox="-2 -1 204 44" role="img" '
+            'aria-label="success by step">'
             f"{curve}</svg></div>"
         )
 
@@ -70,22 +79,29 @@ class Run:
         try:
             import pandas
         except ImportError:
-            raise HindsightError("pandas is not installed: pip install pandas, or use run.metrics") from None
+            raise HindsightError(
+                "pandas is not installed: pip install pandas, or use run.metrics"
+            ) from None
         return pandas.DataFrame(self.metrics)
 
     @staticmethod
     def create(config: TrainConfig, path: Path | str | None = None) -> Run:
-        """Make the directory. A given path must not exist, or be empty; without one, a free name under runs/ is
-        taken."""
+        """Make the directory. A given path must not exist, or be empty; without one, a free name
+        under runs/ is taken."""
         content = config_file(config)
         if path is None:
-            name = f"{config.env.replace('/', '-').replace(':', '-')}-{config.agent.method}-seed{config.seed}"
-            taken = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in range(1, 1_000_000))
+            env = config.env.replace("/", "-").replace(":", "-")
+            name = f"{env}-{config.agent.method}-seed{config.seed}"
+            taken = (
+                Path("runs") / (name if i == 1 else f"{name}-{i}") for i in range(1, 1_000_000)
+            )
             directory = next(p for p in taken if not p.exists())
         else:
             directory = Path(path)
             if directory.exists() and not _is_empty(directory):
-                raise HindsightError(f"run directory {directory} exists: choose another, or remove it")
+                raise HindsightError(
+                    f"run directory {directory} exists: choose another, or remove it"
+                )
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_aside(directory / CONFIG, content)
@@ -127,7 +143,8 @@ class Run:
 
 
 def _is_empty(directory: Path) -> bool:
-    """Whether nothing is in it, or only what a process leaves that is killed while it begins a run."""
+    """Whether nothing is in it, or only what a process leaves that is killed while it begins a
+    run."""
     return directory.is_dir() and {path.name for path in directory.iterdir()} <= {f"{CONFIG}.part"}
 
 
@@ -145,7 +162,9 @@ def read_config(path: Path) -> TrainConfig:
         path = path / CONFIG
     if not path.exists():
         raise HindsightError(
-            f"{path} does not exist" if not path.parent.is_dir() else f"no {path.name} in {path.parent}"
+            f"{path} does not exist"
+            if not path.parent.is_dir()
+            else f"no {path.name} in {path.parent}"
         )
     from hindsight.config import from_json
 
@@ -159,10 +178,19 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def _refuse_control(value: Any) -> None:
-    """Text in settings is shown: it may have no characters that a terminal obeys, and none that cannot be written."""
+    """Text in settings is shown: it may have no characters that a terminal obeys, and none that
+    cannot be written."""
     if isinstance(value, str) and not value.isprintable():
-        raise HindsightError(f"a setting has characters that cannot be printed: {printable(value)[:100]}")
-    for inner in [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ():
+        raise HindsightError(
+            f"a setting has characters that cannot be printed: {printable(value)[:100]}"
+        )
+    for inner in (
+        [*value, *value.values()]
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    ):
         _refuse_control(inner)
 
 
@@ -170,9 +198,18 @@ def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
-        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        names = [
+            line.partition(":")[2].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if "model name" in line
+        ]
         model = names[0] if names else model
-    return {"cpu": model, "cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }
 
 
 def versions() -> Mapping[str, str]:

@@ -28,7 +28,8 @@ def follow(
     logger: Logger | None = None,
     quiet: bool = False,
 ) -> None:
-    """Let a training go on until it is done, a callback stops it, or a signal does: that is raised, once all is saved.
+    """Let a training go on until it is done, a callback stops it, or a signal does: that is raised,
+    once all is saved.
 
     SIGINT becomes KeyboardInterrupt, SIGTERM SystemExit(143), SIGHUP SystemExit(129).
     """
@@ -36,14 +37,18 @@ def follow(
         stop = stack.enter_context(StopSignals())
         stop.check(f"stopped before the first cycle; to resume: hindsight resume {run.path}")
         lock = reopened.lock if reopened else stack.enter_context(RunLock(run.path))
-        writer = stack.enter_context(RunWriter(run, lock, reopened.checkpoint if reopened else None))
+        writer = stack.enter_context(
+            RunWriter(run, lock, reopened.checkpoint if reopened else None)
+        )
         display = stack.enter_context(Display(run.config, quiet))
         for progress in training:
             writer.write(progress)
             display.show(progress)
             if logger is not None:
                 logger(dict(progress.metrics), progress.step)
-            answers = [callback(progress) for callback in callbacks]  # all are called, whatever the first says
+            answers = [
+                callback(progress) for callback in callbacks
+            ]  # all are called, whatever the first says
             stop.check(f"stopped at step {progress.step}; to resume: hindsight resume {run.path}")
             if progress.done or any(answers):
                 break

@@ -1,5 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP during a training: the first asks it to stop at the next safe point, a second stops at
-once."""
+"""SIGINT, SIGTERM and SIGHUP during a training: the first asks it to stop at the next safe
+point, a second stops at once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from hindsight.errors import say
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIFELINE = "HINDSIGHT_LIFELINE"
-"""Environment variable: a file descriptor that hangs up when the parent ends, in whatever way. Then we stop, too."""
+"""Environment variable: a file descriptor that hangs up when the parent ends, in whatever way.
+Then we stop, too."""
 
 
 class StopSignals:
-    """While it is entered, signals are noted instead of raised: an exception could be lost in a destructor, or in one
-    of JAX's callbacks.
+    """While it is entered, signals are noted instead of raised: an exception could be lost in a
+    destructor, or in one of JAX's callbacks.
 
-    The second one is the system's own again: it ends the process at once, whatever it is doing; in a notebook or at a
-    Python prompt, where more than this training would be lost, it is Python's own. Only a program's main thread can
-    handle signals; in other threads this does nothing. Entered within another, it is that one: the command line enters
-    it before JAX is imported, so that no signal is lost before the first cycle.
+    The second one is the system's own again: it ends the process at once, whatever it is doing;
+    in a notebook or at a Python prompt, where more than this training would be lost, it is
+    Python's own. Only a program's main thread can handle signals; in other threads this does
+    nothing. Entered within another, it is that one: the command line enters it before JAX is
+    imported, so that no signal is lost before the first cycle.
     """
 
     _entered: StopSignals | None = None
@@ -50,7 +52,10 @@ class StopSignals:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if StopSignals._entered is self:
             StopSignals._entered = None

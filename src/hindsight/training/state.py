@@ -22,7 +22,8 @@ from hindsight.training.clock import Clock
 
 
 class LoopState:
-    """Counts, the learner's state, and other parts by name: between two cycles, all that the rest depends on."""
+    """Counts, the learner's state, and other parts by name: between two cycles, all that the
+    rest depends on."""
 
     def __init__(self, learner: Any, **parts: Saveable) -> None:
         self.learner = learner

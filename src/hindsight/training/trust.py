@@ -1,8 +1,9 @@
-"""Whose code a run names. An env id such as `module:Name-v0` is a module to import, which is code to run.
+"""Whose code a run names. An env id such as `module:Name-v0` is a module to import, which is code
+to run.
 
-A run that was made here bears a mark: a keyed hash (HMAC) of its env. The key never leaves the user's state directory.
-For other runs the user must say that the module may be imported. Envs without a module part need no trust: they are
-installed here.
+A run that was made here bears a mark: a keyed hash (HMAC) of its env. The key never leaves the
+user's state directory. For other runs the user must say that the module may be imported. Envs
+without a module part need no trust: they are installed here.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ def require_trust(run: Path, env: str, env_kwargs: Mapping[str, Any], trust: boo
     if not trust:
         module = env.partition(":")[0]
         raise HindsightError(
-            f"{run} was not made here, and its env {env!r} would import the module {module!r}, which runs code; "
+            f"{run} was not made here, and its env {env!r} would import the module {module!r}, "
+            "which runs code; "
             "if you trust it: --trust (in Python: trust=True)"
         )
     mark(run, env, env_kwargs)
 
 
 def mark(run: Path, env: str, env_kwargs: Mapping[str, Any]) -> None:
-    """Note in a run that it was made here, or is trusted, if it matters. Without a place for the key, do nothing."""
+    """Note in a run that it was made here, or is trusted, if it matters. Without a place for the
+    key, do nothing."""
     key = _key(make=True) if ":" in env else None
     if key is not None:
         with contextlib.suppress(OSError):
@@ -55,12 +58,16 @@ def is_made_here(run: Path, env: str, env_kwargs: Mapping[str, Any]) -> bool:
     if key is None:
         return False
     with contextlib.suppress(OSError, HindsightError):
-        return hmac.compare_digest(read_file(run / MARK, 1 << 10), _sign(key, env, env_kwargs).encode())
+        return hmac.compare_digest(
+            read_file(run / MARK, 1 << 10), _sign(key, env, env_kwargs).encode()
+        )
     return False
 
 
 def _sign(key: bytes, env: str, env_kwargs: Mapping[str, Any]) -> str:
-    return hmac.new(key, json.dumps([env, dict(env_kwargs)], sort_keys=True).encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        key, json.dumps([env, dict(env_kwargs)], sort_keys=True).encode(), hashlib.sha256
+    ).hexdigest()
 
 
 def _key(make: bool = False) -> bytes | None:

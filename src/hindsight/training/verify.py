@@ -28,7 +28,8 @@ class Finding(NamedTuple):
 
 
 def verify(run: Path | str) -> list[Finding]:
-    """A finding for every file of a run directory. A run that was killed has no broken file, but may have notes."""
+    """A finding for every file of a run directory. A run that was killed has no broken file, but
+    may have notes."""
     path = Path(run)
     if not path.is_dir():
         raise HindsightError(f"{path} does not exist")
@@ -49,20 +50,28 @@ def verify(run: Path | str) -> list[Finding]:
         if name in known:
             continue
         if not is_plain(file):
-            findings.append(Finding(name, "BROKEN", "is a link, or no file: nothing in a run may be one"))
+            findings.append(
+                Finding(name, "BROKEN", "is a link, or no file: nothing in a run may be one")
+            )
             continue
         check = _events if name.startswith("tensorboard") else checks.get(name)
         kind = file.parent.suffix.partition("-")[0]
         if file.suffix == ".part" or kind in (".part", ".gone"):
-            findings.append(Finding(name, "note", "left by a process that was killed while it saved"))
+            findings.append(
+                Finding(name, "note", "left by a process that was killed while it saved")
+            )
         elif kind == ".broken":
-            findings.append(Finding(name, "note", "of a checkpoint that was broken, and was set aside"))
+            findings.append(
+                Finding(name, "note", "of a checkpoint that was broken, and was set aside")
+            )
         elif check is None:
             findings.append(Finding(name, "note", "not checked: nothing is read back from it"))
         else:
             findings.append(_finding(name, lambda file=file, check=check: check(file, newest)))  # type: ignore[misc]
     required = [CONFIG, METRICS]
-    findings += [Finding(name, "BROKEN", "missing") for name in required if not (path / name).is_file()]
+    findings += [
+        Finding(name, "BROKEN", "missing") for name in required if not (path / name).is_file()
+    ]
     return findings
 
 
@@ -83,10 +92,14 @@ def _checkpoints(path: Path, checkpoints: Checkpoints) -> tuple[list[Finding], C
             checkpoint = checkpoints.check(name)
         except HindsightError as error:
             findings.append(Finding(relative, "BROKEN", str(error)))
-            findings += [Finding(str(p.relative_to(path)), "note") for p in (path / relative).glob("*")]
+            findings += [
+                Finding(str(p.relative_to(path)), "note") for p in (path / relative).glob("*")
+            ]
             continue
         newest = newest or checkpoint
-        findings += [Finding(f"{relative}/{file}", "ok") for file in sorted([MANIFEST, *checkpoint.files])]
+        findings += [
+            Finding(f"{relative}/{file}", "ok") for file in sorted([MANIFEST, *checkpoint.files])
+        ]
     return findings, newest
 
 
@@ -105,7 +118,8 @@ def _metrics(path: Path, newest: Checkpoint | None) -> str:
     cycles = [row["cycle"] for row in read_metrics(path.parent)]
     steps = [after - before for before, after in pairwise([0, *cycles])]
     for i, step in enumerate(steps, 1):
-        # Trainings in JAX write a row for every `eval_every` cycles, and towards their end for every one.
+        # Trainings in JAX write a row for every `eval_every` cycles, and towards their end for
+        # every one.
         if step not in (1, steps[0]) or step < 1:
             raise HindsightError(f"a row before line {i} is missing")
     return "" if content.endswith(b"\n") or not content else "the last row is cut"
@@ -120,7 +134,9 @@ def _summary(path: Path, newest: Checkpoint | None) -> str:
 def _policy(path: Path, newest: Checkpoint | None) -> str:
     """Both files of the policy: the tensors' file bears the SHA-256 of both."""
     Policy.load(path.parent)
-    return "" if bears_sums(read_file(path.parent / TENSORS)) else "not checked: it bears no SHA-256"
+    return (
+        "" if bears_sums(read_file(path.parent / TENSORS)) else "not checked: it bears no SHA-256"
+    )
 
 
 def _events(path: Path, newest: Checkpoint | None) -> str:

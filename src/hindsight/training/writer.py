@@ -1,4 +1,5 @@
-"""Writes the files of a run while it trains. What cannot be written is told, or stops the run, as the settings say."""
+"""Writes the files of a run while it trains. What cannot be written is told, or stops the run,
+as the settings say."""
 
 from __future__ import annotations
 
@@ -19,10 +20,12 @@ from hindsight.training.run import CONFIG, SUMMARY, Run, config_file, machine, v
 
 
 class RunWriter:
-    """Metrics after every cycle, the policy after every evaluation, checkpoints as the settings say, then the summary.
+    """Metrics after every cycle, the policy after every evaluation, checkpoints as the settings
+    say, then the summary.
 
-    Made with the checkpoint from which a training goes on, it first takes the metrics back to there. The lock is the
-    caller's: it must be held, and nothing is written where the directory is no longer the one that it locks.
+    Made with the checkpoint from which a training goes on, it first takes the metrics back to
+    there. The lock is the caller's: it must be held, and nothing is written where the directory
+    is no longer the one that it locks.
     """
 
     def __init__(self, run: Run, lock: RunLock, resumed: Checkpoint | None = None) -> None:
@@ -50,11 +53,14 @@ class RunWriter:
         begun = 0 if board.exists() else None  # before its first checkpoint
         self._board = Events(board, begun if resumed is None else resumed.step + 1)
         self._last: Progress | None = None
-        self._saved = -1 if resumed is None else resumed.cycle  # the cycle of the last checkpoint that was begun
+        self._saved = (
+            -1 if resumed is None else resumed.cycle
+        )  # the cycle of the last checkpoint that was begun
         self._before = rows[-1] if rows else {"step": 0, "time/total": 0.0}
 
     def write(self, progress: Progress) -> None:
-        """Take in where the training stands after a cycle. Raises Diverged if its policy must not be saved."""
+        """Take in where the training stands after a cycle. Raises Diverged if its policy must
+        not be saved."""
         check_saved(progress.policy.export_state(), progress.step)
         self._last = progress
         self._saver.poll()
@@ -62,14 +68,20 @@ class RunWriter:
         row["time/checkpoint"] = self._saver.stalled
         self._saver.attempt(self._metrics.path, lambda: self._metrics.add(row))
         self._saver.attempt(
-            self._board.directory, lambda: self._board.add(progress.metrics, progress.step), vital=False
+            self._board.directory,
+            lambda: self._board.add(progress.metrics, progress.step),
+            vital=False,
         )
         if progress.evaluation is not None:
             self._evaluated = progress.evaluation.success_rate
             self._best = max(self._best, self._evaluated)
             self._saver.attempt(self.run.path, lambda: progress.policy.save(self.run.path))
         minutes, waited = self.run.config.checkpoint.minutes, self._saver.minutes_since()
-        if self._saved < 0 or waited >= 2 * minutes or (waited >= minutes and progress.evaluation is not None):
+        if (
+            self._saved < 0
+            or waited >= 2 * minutes
+            or (waited >= minutes and progress.evaluation is not None)
+        ):
             self._checkpoint(progress)
 
     def _checkpoint(self, progress: Progress) -> None:
@@ -102,9 +114,13 @@ class RunWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Save everything as it is after the last whole cycle, unless the error is that it cannot be, or must not."""
+        """Save everything as it is after the last whole cycle, unless the error is that it
+        cannot be, or must not."""
         found: Diverged | None = error if isinstance(error, Diverged) else None
         try:
             if found is None and self._last is not None and not isinstance(error, SaveFailed):
@@ -115,7 +131,9 @@ class RunWriter:
             if found is not None:
                 self._keep_batch(found)
             content = sealed(self._summary(kind))
-            self._saver.attempt(self.run.path, lambda: write_aside(self.run.path / SUMMARY, content))
+            self._saver.attempt(
+                self.run.path, lambda: write_aside(self.run.path / SUMMARY, content)
+            )
             if error is None and found is not None:
                 raise found
         except SaveFailed:
@@ -147,7 +165,9 @@ class RunWriter:
 
     def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
         config, last = self.run.config, self._last
-        done = last.done if last else self._resumed is not None and self._resumed.step >= config.steps
+        done = (
+            last.done if last else self._resumed is not None and self._resumed.step >= config.steps
+        )
         status = "finished" if done else "stopped"
         if kind is not None:
             interrupted = issubclass(kind, (KeyboardInterrupt, SystemExit))
