@@ -82,7 +82,7 @@ class Simulations:
     def restore_state(self, state: dict[str, Any]) -> None:
         physics = self.physics
         physics.state[:] = state["state"]
-        physics.batch.forward()  # the views are up to date now; warm start and warnings are a little ahead
+        physics.batch.forward()  # views up to date; warm start and warnings a little ahead
         physics.state[:] = state["state"]
         for name in DERIVED:
             getattr(physics, name)[:] = state[name]
