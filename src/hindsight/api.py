@@ -18,6 +18,7 @@ from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
+from hindsight.precision import resolved
 from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, restore
 from hindsight.settings import flatten, with_settings
@@ -121,6 +122,7 @@ def train_config(
 
     SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
     """
+    config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
         loop = make_loop(config, spec, make_env, stack)

@@ -8,22 +8,31 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight.acting import Params as Params
+from hindsight.precision import dot_general, resolved
+from hindsight.settings import Precision
 from hindsight.types import Tensor
 
 
 class MLP(nn.Module):
-    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start."""
+    """ReLU (or tanh) layers of the given widths, then a linear layer of `outputs`, scaled at the start.
+
+    `precision` is that of the products in the hidden layers. The last layer, a hundredth of the
+    work, is float32.
+    """
 
     net_arch: tuple[int, ...]
     outputs: int
     layer_norm: bool = False
     tanh: bool = False
     output_scale: float = 1.0
+    precision: Precision = "float32"
 
     @nn.compact
     def __call__(self, x: Tensor) -> jax.Array:
+        products = dot_general if resolved(self.precision) == "bfloat16" else None
         for width in self.net_arch:
-            x = nn.Dense(width, kernel_init=nn.initializers.xavier_uniform())(x)
+            first = nn.initializers.xavier_uniform()
+            x = nn.Dense(width, kernel_init=first, dot_general=products)(x)
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
             x = nn.tanh(x) if self.tanh else nn.relu(x)

@@ -53,6 +53,7 @@ RateSchedule = Annotated[Schedule, _FROM_ZERO]
 ShareSchedule = Annotated[Schedule, _SHARE]
 Seed = Annotated[int, Range(0, 2**32, high_included=False)]
 Widths = Annotated[tuple[int, ...], _FROM_ONE]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:

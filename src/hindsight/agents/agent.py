@@ -21,7 +21,7 @@ from hindsight.acting import Actor, ActorShape
 from hindsight.agents.config import AgentConfig, OffPolicyAgentConfig
 from hindsight.agents.shapes import Shapes
 from hindsight.collect import Act
-from hindsight.networks import Params, to_numpy
+from hindsight.networks import MLP, Params, to_numpy
 from hindsight.normalizer import Scale, network_inputs
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.fresh import choose
@@ -69,6 +69,10 @@ class Agent:
     def actor(self, state: Any) -> Actor:
         """The greedy policy, in NumPy."""
         return Actor(self.actor_shape(), *to_numpy((self.actor_params(state), state.scale)))
+
+    def network(self, outputs: int, **settings: Any) -> MLP:
+        """A network of the widths and precision that the settings say."""
+        return MLP(self.config.net_arch, outputs, precision=self.config.precision, **settings)
 
     def inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """What the networks read [..., i]."""

@@ -15,6 +15,7 @@ from hindsight.settings import (
     OptionalPositive,
     OptionalShare,
     Positive,
+    Precision,
     RateSchedule,
     Share,
     Widths,
@@ -28,6 +29,9 @@ class AgentConfig:
     method: Annotated[str, Suppress] = ""
     net_arch: Widths = (256, 256)
     """Widths of the hidden layers."""
+    precision: Precision = "float32"
+    """Of the matrix products in hidden layers. auto: bfloat16 if the processor has it, else float32;
+    a run's config.json says which."""
     gamma: OptionalShare = None
     """Discount."""
     normalize: bool = True

@@ -74,11 +74,11 @@ class DDPG(OffPolicyAgent):
 
     @property
     def _actor(self) -> MLP:
-        return MLP(self.config.net_arch, self.shapes.actions.dim, self.config.layer_norm)
+        return self.network(self.shapes.actions.dim, layer_norm=self.config.layer_norm)
 
     @property
     def _critic(self) -> MLP:
-        return MLP(self.config.net_arch, 1, self.config.layer_norm)
+        return self.network(1, layer_norm=self.config.layer_norm)
 
     def init(self, key: Tensor) -> DDPGState:
         actor_key, critic_key = jax.random.split(key)

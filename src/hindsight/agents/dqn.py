@@ -59,7 +59,7 @@ class DQN(OffPolicyAgent):
 
     @property
     def _network(self) -> MLP:
-        return MLP(self.config.net_arch, self.shapes.actions.choices, self.config.layer_norm)
+        return self.network(self.shapes.actions.choices, layer_norm=self.config.layer_norm)
 
     def init(self, key: Tensor) -> DQNState:
         network = self._network.init(key, jnp.zeros((1, self.shapes.observation + self.shapes.goal)))

@@ -61,7 +61,7 @@ class StochasticPolicy(Agent):
     @property
     def _policy(self) -> MLP:
         outputs = self.shapes.actions.choices if self.discrete else self.shapes.actions.dim
-        return MLP(self.config.net_arch, outputs, tanh=True, output_scale=0.01)  # nearly uniform: ratios start near 1
+        return self.network(outputs, tanh=True, output_scale=0.01)  # nearly uniform: ratios start near 1
 
     @property
     def num_inputs(self) -> int:
@@ -139,7 +139,7 @@ class PolicyGradient(StochasticPolicy):
 
     @property
     def _critic(self) -> MLP:
-        return MLP(self.config.net_arch, 1, tanh=True)
+        return self.network(1, tanh=True)
 
     def init(self, key: Tensor) -> State:
         first, second = jax.random.split(key)

@@ -97,7 +97,7 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
     @property
     def _critic(self) -> MLP:
         outputs = self.shapes.actions.choices if self.discrete else 1
-        return MLP(self.config.net_arch, outputs, output_scale=0.01)  # 0 is the best there is: it tries what is new
+        return self.network(outputs, output_scale=0.01)  # 0 is the best there is: it tries what is new
 
     def init(self, key: Tensor) -> State:
         first, second = jax.random.split(key)
