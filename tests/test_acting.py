@@ -40,7 +40,7 @@ def trained(method: str, actions: Actions, **settings: Any) -> tuple[Any, Any, A
     )
     scale = Scale(*(rng.uniform(0.5, 2, n).astype(np.float32) for n in (5, 5, 2, 2)))
     state = agent.scheduled(agent.init(jax.random.key(0)), scale, 0.0)
-    last = "network" if method == "dqn" else "actor" if method in ("ddpg", "td3") else "policy"
+    last = next(name for name in ("network", "actor", "policy") if name in state._fields)
     params = jax.tree.map(
         lambda x: x + rng.normal(0, 0.5, x.shape).astype(np.float32), getattr(state, last)
     )
@@ -68,6 +68,9 @@ def test_the_best_actions_are_those_of_jax(method: str, actions: Actions) -> Non
             expected = jnp.argmax(values, axis=-1)
         elif method in ("ddpg", "td3"):
             expected = actions.from_unit(agent.policy(state.actor, inputs))
+        elif method in ("sac", "tqc"):
+            mean = jnp.split(agent._actor.apply(state.actor, inputs), 2, axis=-1)[0]
+            expected = actions.from_unit(jnp.tanh(mean))
         else:
             distribution = agent.distribution(state.policy, inputs)
             expected = jnp.argmax(distribution, axis=-1)

@@ -86,6 +86,9 @@ def _one_line(text: str, arguments: Sequence[str]) -> str:
     message = " ".join(paragraphs[1]) if len(paragraphs) > 1 else "cannot read the options"
     wrong = re.search(r"parsing (--[\w.-]+)", message)
     if wrong is None:
+        without = re.match(r"Missing value for argument '(--[\w.-]+)'", message)
+        if without is not None:
+            return f"{without[1]} needs a value"
         missing = re.match(r"Missing from .*?: (\S+)", message)
         if missing is not None:
             return f"{missing[1]} is missing"

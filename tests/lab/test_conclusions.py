@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hindsight.config import ReplayConfig, TrainConfig
+from hindsight.config import OffPolicyConfig
 from hindsight.errors import HindsightError
 from hindsight.lab import series
 from hindsight.lab.conclusions import chance, conclude, episode_noise, notes
 from hindsight.lab.groups import Group, differing, group, setting_labels
 from hindsight.lab.page.figure import ticks
 from hindsight.lab.runs import LoadedRun
+from hindsight.replay.replay import ReplayConfig
 from hindsight.schedules import Schedule
 from hindsight.training.run import Run
 
@@ -26,7 +27,7 @@ def run(
     episodes: int = 50,
     env: str = "FetchPush-v4",
 ) -> LoadedRun:
-    config = TrainConfig(
+    config = OffPolicyConfig(
         env, seed=seed, eval_episodes=episodes, replay=ReplayConfig(replay_k=Schedule.parse(k))
     )
     rows = tuple(

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from hindsight.gradients.config import A2CConfig, HPGConfig, LearnerConfig
-from hindsight.gradients.learner import Learner, make_learner
-from hindsight.gradients.state import Rates, State
 from jax.flatten_util import ravel_pytree
 
+from hindsight.agents.a2c import A2CConfig
+from hindsight.agents.config import OnPolicyAgentConfig
+from hindsight.agents.hpg import HPGConfig
+from hindsight.agents.policy_gradient import PolicyGradient, Rates, State
+from hindsight.agents.registry import make_on_policy_agent
 from hindsight.envs.contract import inspect
 from hindsight.envs.jax_envs import JaxBitFlip
 from hindsight.envs.make import make
@@ -33,13 +35,12 @@ from hindsight.training.in_jax import as_pursued, fixed_scale, in_hindsight, pla
 BITS = 3
 
 
-def bits(config: LearnerConfig) -> tuple[Setting, Learner]:
+def bits(config: OnPolicyAgentConfig) -> tuple[Setting, PolicyGradient]:
     env, twin = make("hindsight/BitFlip-v0", bits=BITS), JaxBitFlip(BITS)
     spec = inspect(env)
-    learner = make_learner(config, spec)
-    return Setting(
-        enumerated(env.unwrapped, BITS), twin, learner.model, fixed_scale(twin, spec)
-    ), learner
+    agent = make_on_policy_agent(config, spec)
+    world = enumerated(env.unwrapped, BITS)
+    return Setting(world, twin, agent, fixed_scale(twin, spec)), agent
 
 
 def uneven(policy: Any) -> Any:
@@ -59,27 +60,28 @@ def uneven(policy: Any) -> Any:
         (HPGConfig(baseline="td", leave_one_out=False), "td, always"),
         (A2CConfig(), "advantage, lambda 0.95"),
         (A2CConfig(leave_one_out=False), "advantage, lambda 0.95, always"),
-        (A2CConfig(trace=0.0, estimator="step"), "advantage, lambda 0"),
+        (A2CConfig(gae_lambda=0.0, estimator="step"), "advantage, lambda 0"),
     ],
 )
-def test_an_estimate_is_what_the_learner_follows(config: LearnerConfig, column: str) -> None:
-    small: Any = {"hidden": (8,), "rows": 0}
+def test_an_estimate_is_what_the_learner_follows(config: OnPolicyAgentConfig, column: str) -> None:
+    small: Any = {"net_arch": (8,), "rows": 0}
     setting, learner = bits(type(config)(**{**vars(config), **small}))
     name = config.estimator if config.hindsight else "plain"
 
     @jax.jit
     def both(state: State, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         keys = jax.random.split(key, 6)
-        played = play(setting.env, setting.model, state.policy, setting.scale, BITS, keys)
+        played = play(setting.env, setting.agent, state.policy, setting.scale, BITS, keys)
         batch = in_hindsight(played, 0, key) if config.hindsight else as_pursued(played)
-        after, _ = learner.update(state, setting.scale, batch, Rates(1.0, 1.0, 0.0), key)
+        now = state._replace(scale=setting.scale, rates=Rates(1.0, 1.0, 0.0))
+        after, _ = learner.update(now, batch, key)
         followed = ravel_pytree(after.policy_optimizer.mu)[
             0
         ]  # the first step of Adam keeps a tenth of the gradient
 
-        inputs = setting.model.inputs(setting.scale, *setting.world.pairs())
+        inputs = setting.agent.inputs(setting.scale, *setting.world.pairs())
         times = [jnp.full(inputs.shape[:-1], t / BITS) for t in range(BITS + 1)]
-        value = jnp.stack([setting.model.value(state.critic, inputs, time) for time in times])
+        value = jnp.stack([setting.agent.value(state.critic, inputs, time) for time in times])
         return -followed, estimated(setting, state.policy, value, batch, [name])[
             COLUMNS.index(column)
         ]
@@ -91,7 +93,7 @@ def test_an_estimate_is_what_the_learner_follows(config: LearnerConfig, column: 
 
 
 def test_exact_gradients_climb() -> None:
-    setting, learner = bits(HPGConfig(hidden=(8,)))
+    setting, learner = bits(HPGConfig(net_arch=(8,)))
     policy = learner.init(jax.random.key(0)).policy
     policies = [policy, *trained(setting, policy, (5, 20))]
     found = [scores(setting, p)["sampled"] for p in policies]
@@ -100,15 +102,15 @@ def test_exact_gradients_climb() -> None:
 
 
 def test_hpg_climbs() -> None:
-    setting, learner = bits(HPGConfig(hidden=(8,)))
+    setting, learner = bits(HPGConfig(net_arch=(8,)))
     start = learner.init(jax.random.key(0))
-    found = trained_by_hpg(setting, learner, start, (5, 50), 16, jax.random.key(1))
+    found = trained_by_hpg(setting, start, (5, 50), 16, jax.random.key(1))
     climbed = [scores(setting, p)["sampled"] for p in (start.policy, *found)]
     assert climbed[0] < climbed[1] < climbed[2]
 
 
 def test_the_plain_estimate_is_right_on_average_and_a_value_helps_it() -> None:
-    setting, learner = bits(HPGConfig(hidden=(8,)))
+    setting, learner = bits(HPGConfig(net_arch=(8,)))
     policy = uneven(learner.init(jax.random.key(0)).policy)
     rows = cosines(setting, policy, 32, jax.random.split(jax.random.key(1), 60))
     assert [(row["estimator"], row["baseline"]) for row in rows] == [

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hindsight.gradients.config import HPGConfig, OnPolicyConfig
 
 import hindsight
+from hindsight.agents.hpg import HPGConfig
 from hindsight.cli import main
+from hindsight.config import OnPolicyConfig
 from hindsight.lab.runs import load, load_run
 from hindsight.saving.lock import RunLock
 from hindsight.training.run import Run
@@ -28,7 +29,7 @@ QUICK: dict[str, Any] = {
     "eval_every": 1,
     "quiet": True,
 }
-QUICK |= {"updates_per_cycle": 2, "batch_size": 16, "episodes_per_cycle": 8, "num_envs": 8}
+QUICK |= {"gradient_steps": 2, "batch_size": 16, "episodes_per_cycle": 8, "num_envs": 8}
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def test_nothing_usable_is_exit_code_2(capsys: pytest.CaptureFixture[str], tmp_p
     [
         (["report", "x", "-o", "page.pdf"], "ends in .html"),
         (["report", "x", "-o", "/no/such/page.html"], "no directory"),
-        (["report", "x", "--watch", "0"], "--watch"),
+        (["report", "x", "--watch", "--every", "0"], "--every"),
         (["compare"], "which runs"),
     ],
 )

@@ -10,12 +10,14 @@ import pytest
 from rich.console import Console
 
 from hindsight import api, cli
+from hindsight.commands.study import Reproduce
 from hindsight.lab.jobs import Runner
-from hindsight.lab.reproduce import command, folder
+from hindsight.lab.reproduce import folder
 from hindsight.lab.reproduce.budget import Request, seed_runs
 from hindsight.lab.reproduce.configs import config_of
 from hindsight.lab.reproduce.experiment import Training
 from hindsight.lab.reproduce.seed_run import run_here
+from hindsight.options import parse
 from hindsight.training.run import Run
 
 # One configuration of each experiment, in sizes that share compiled code where they can.
@@ -36,18 +38,26 @@ ONE = {
     "robot_gradients": "reach-a2c",
     "bound": "trpo",
     "estimators": "four-rooms",
+    "point_push": "uniform",
 }
 
 TINY = """
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
-SETTINGS = {"steps": 64, "num_envs": 2, "episodes_per_cycle": 4, "updates_per_cycle": 2,
-            "batch_size": 8, "eval_every": 2, "eval_episodes": 4, "agent.hidden": (8,)}
+SETTINGS = {"steps": 64, "num_envs": 2, "episodes_per_cycle": 4, "gradient_steps": 2,
+            "batch_size": 8, "eval_every": 2, "eval_episodes": 4, "agent.net_arch": (8,)}
 EXPERIMENT = Experiment("Tiny", "nowhere", (
     Training("four", "hindsight/BitFlip-v0", settings=SETTINGS, env_kwargs={"bits": 4},
              seeds=(0, 1), label="4 bits"),
 ))
 """
+
+
+def reproduce(arguments: list[str]) -> int:
+    options, unknown = parse(Reproduce, arguments, "hindsight reproduce")
+    assert not unknown
+    code: int = options.run([])
+    return code
 
 
 def test_all_experiments_are_tried_here() -> None:
@@ -60,7 +70,7 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     measured = folder.find().results / name / f"{ONE[name]}-seed0.json"
     before = measured.read_bytes() if measured.is_file() else None
     options = ["--only", ONE[name], "--steps", "1", "--seeds", "0", "--budget", "5", "--quiet"]
-    assert command.reproduce([name, *options]) == 0
+    assert reproduce([name, *options]) == 0
     assert (measured.read_bytes() if measured.is_file() else None) == before
     assert not list(tmp_path.rglob("row.json")), "a trial makes no row"
     if name not in ("rank_speed", "bound", "estimators"):
@@ -70,7 +80,7 @@ def test_every_experiment_runs(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_experiment_without_a_figure_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.reproduce(["estimators", "--draw"]) == 0
+    assert reproduce(["estimators", "--draw"]) == 0
     assert "estimators has no figure" in capsys.readouterr().out
 
 
@@ -108,7 +118,7 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
         quiet=True,
         callbacks=half,
     )
-    assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
+    assert reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
     assert _learnt(runs / "four-seed0") == _learnt(tiny / "whole")
     row = json.loads((runs / "four-seed0" / "row.json").read_text())
     assert row["final"]["episodes"] == 100
@@ -120,19 +130,16 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_is_not_repeated(
 
     monkeypatch.setattr(api, "train", refuse)
     monkeypatch.setattr(api, "resume", refuse)
-    assert command.reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
+    assert reproduce(["tiny", "--quiet", "--seeds", "0"]) == 0
     assert "1 run: 1 finished, none to run" in capsys.readouterr().out
 
-    assert (
-        command.reproduce(["tiny", "--import-runs", str(runs / "four-seed0"), "--shared-machine"])
-        == 0
-    )
+    assert reproduce(["tiny", "--import-runs", str(runs / "four-seed0"), "--shared-machine"]) == 0
     row = json.loads((tiny / "experiments" / "results" / "tiny" / "four-seed0.json").read_text())
     assert row["shared_machine"] is True
-    assert command.reproduce(["tiny", "--draw"]) == 0
+    assert reproduce(["tiny", "--draw"]) == 0
     assert (tiny / "docs" / "figures" / "tiny.png").stat().st_size > 1000
     (tiny / "README.md").write_text("Here:\n<!-- table: tiny -->\nold\n<!-- /table -->\nand on.\n")
-    assert command.reproduce(["--tables"]) == 0
+    assert reproduce(["--tables"]) == 0
     text = (tiny / "README.md").read_text()
     assert f"| 4 bits | {row['final']['success_rate']:.2f} (seed 0) |" in text
     assert text.endswith("<!-- /table -->\nand on.\n")
@@ -149,7 +156,7 @@ def test_ctrl_c_is_named_and_leaves_the_rest_for_next_time(
     with pytest.raises(
         KeyboardInterrupt, match="tiny four, seed 0; to continue: the same command again"
     ):
-        command.reproduce(["tiny", "--quiet"])
+        reproduce(["tiny", "--quiet"])
 
 
 def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path) -> None:
@@ -190,7 +197,7 @@ def test_jobs_side_by_side_are_processes_and_share_the_machine(
     )
     for file in (runs / "four-seed2" / "checkpoints").rglob("*.safetensors"):
         file.write_bytes(b"broken")
-    assert command.reproduce(["tiny", "--seeds", "0", "1", "2", "--jobs", "2"]) == 1
+    assert reproduce(["tiny", "--seeds", "0", "1", "2", "--jobs", "2"]) == 1
     out = capsys.readouterr().out
     assert "tiny four, seed 2 FAILED: " in out
     assert "(log: runs/reproduce/tiny/logs/four-seed2.log)" in out

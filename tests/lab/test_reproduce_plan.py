@@ -96,7 +96,7 @@ def test_commands_repeat_the_settings() -> None:
     assert command(table["reach-two-8-512-ours"], 1) == (
         "hindsight train FetchReach-v4 --preset paper-normalized --priority.queues two_queues "
         "--replay.replay-k 8 "
-        "--updates-per-cycle 40 --agent.target-every 2 --steps 12000 --seed 1"
+        "--gradient-steps 40 --agent.target-update-interval 2 --steps 12000 --seed 1"
     )
 
 

@@ -162,10 +162,10 @@ def test_importing_refuses_runs_of_other_settings(tmp_path: Path) -> None:
         "steps": 16,
         "num_envs": 2,
         "episodes_per_cycle": 2,
-        "updates_per_cycle": 1,
+        "gradient_steps": 1,
         "batch_size": 4,
         "eval_episodes": 2,
-        "agent.hidden": (8,),
+        "agent.net_arch": (8,),
     }
     entry = Training(
         "two", "hindsight/BitFlip-v0", settings=settings, env_kwargs={"bits": 2}, seeds=(0,)

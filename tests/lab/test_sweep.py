@@ -9,20 +9,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hindsight.cli import main
+from hindsight.commands.train import TrainOptions, read
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.grid import grid, read_varied
 from hindsight.lab.jobs import default_limit
+from hindsight.options import parse
 
 BITS = "hindsight/BitFlip-v0"
 QUICK = [
     "--env.bits",
     "4",
-    "--updates-per-cycle",
+    "--gradient-steps",
     "1",
     "--batch-size",
     "16",
@@ -40,12 +45,22 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
     return int(stop.value.code or 0), captured.out, captured.err
 
 
+def configure(*more: str) -> Callable[[list[str], dict[str, Any]], TrainConfig]:
+    """As `hindsight sweep` makes configs."""
+
+    def made(extra: list[str], settings: dict[str, Any]) -> TrainConfig:
+        options, rest = parse(TrainOptions, [BITS, *more, *extra], "hindsight sweep")
+        return read(options, rest, "hindsight sweep", settings).config
+
+    return made
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("replay.replay_k=4,8", ("replay.replay_k", ["4", "8"])),
         ("replay.replay-k=linear(8, 1),4", ("replay.replay_k", ["linear(8, 1)", "4"])),
-        ("agent.hidden=(64, 64),[256, 256]", ("agent.hidden", ["(64, 64)", "[256, 256]"])),
+        ("agent.net_arch=(64, 64),[256, 256]", ("agent.net_arch", ["(64, 64)", "[256, 256]"])),
         ("preset=her", ("preset", ["her"])),
     ],
 )
@@ -64,20 +79,24 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 
 
 def test_plan_is_settings_times_seeds(tmp_path: Path) -> None:
-    vary = ["replay.replay_k=0,linear(8, 1)", "agent.double=true,false", "agent.hidden=(8,8),[16]"]
-    planned = grid(tmp_path, [BITS, "--steps", "500"], vary, [3, 4])
+    vary = [
+        "replay.replay_k=0,linear(8, 1)",
+        "agent.double=true,false",
+        "agent.net_arch=(8,8),[16]",
+    ]
+    planned = grid(tmp_path, vary, [3, 4], configure("--steps", "500"))
     assert len(planned) == 16
     assert len({one.name for one in planned}) == 16
     assert [one.config.seed for one in planned] == [3] * 8 + [4] * 8
     assert {str(one.config.replay.replay_k) for one in planned} == {"0.0", "linear(8.0, 1.0)"}  # type: ignore[union-attr]
-    assert {one.config.agent.hidden for one in planned} == {(8, 8), (16,)}
+    assert {one.config.agent.net_arch for one in planned} == {(8, 8), (16,)}
     assert {one.config.agent.double for one in planned} == {True, False}  # type: ignore[union-attr]
     assert all(one.config.steps == 500 for one in planned)
     assert not list(tmp_path.iterdir())  # a plan writes nothing
 
 
 def test_methods_and_env_arguments_can_vary(tmp_path: Path) -> None:
-    planned = grid(tmp_path, [BITS], ["method=dqn,hpg", "env.bits=3,5"], [0])
+    planned = grid(tmp_path, ["method=dqn,hpg", "env.bits=3,5"], [0], configure())
     assert [(one.config.agent.method, one.config.env_kwargs["bits"]) for one in planned] == [
         ("dqn", 3),
         ("dqn", 5),
@@ -91,7 +110,7 @@ def test_methods_and_env_arguments_can_vary(tmp_path: Path) -> None:
     [
         (["--vary", "replay.repla_k=4,8"], "Did you mean 'replay.replay_k'"),
         (["--vary", "replay.replay_k=linea(8, 1)"], "Did you mean 'linear'"),
-        (["--vary", "replay.goals=past"], "replay.goals must be one of"),
+        (["--vary", "priority.queues=three"], "priority.queues must be one of"),
         (["--vary", "steps=1e5"], "steps must be a int"),
         (["--vary", "preset=hper,her2"], "her2"),
         (["--vary", "replay.replay_k=4,4.0"], "the same settings twice"),
@@ -100,7 +119,7 @@ def test_methods_and_env_arguments_can_vary(tmp_path: Path) -> None:
         (["--seeds", "1", "1"], "different numbers"),
         (["--seeds", "x"], "--seeds"),
         (["--jobs", "-1"], "--jobs"),
-        (["--agent.gama", "0.9"], "Did you mean '--agent.gamma'"),
+        (["--agent.gama", "0.9"], "Did you mean --agent.gamma"),
         (["--vary"], "--vary needs a value"),
     ],
 )
@@ -205,5 +224,5 @@ def test_a_failed_training_is_reported_and_tried_again(
         assert "run-seed0 FAILED: the disk is full" in out
         assert "does not exist" in err
         assert calls.read_text() == "x" * attempt
-    (planned,) = grid(tmp_path / "sweep", [BITS], [], [0])
+    (planned,) = grid(tmp_path / "sweep", [], [0], configure())
     assert planned.state() == "pending"

@@ -164,7 +164,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 FILES = ["manifest.json", "state.json", "config.json", "metrics.jsonl", "learner.safetensors"]
 FILES += [
-    "policy.safetensors",
+    "averaged.safetensors",
     "normalizer.safetensors",
     "replay.safetensors",
     "rollouts.safetensors",

@@ -13,7 +13,7 @@ from hindsight.lab.statistics import Estimate, estimate
 
 _TELLING = (
     "agent.method",
-    "priority.index",
+    "priority.sampling",
     "priority.queues",
     "agent.hindsight",
     "replay.",
@@ -68,11 +68,11 @@ class Group:
         if "agent.hindsight" in self.settings:
             return name if value("agent.hindsight") == "True" else f"{name} without hindsight"
         if value("replay.replay_k") == "0.0":
-            kind = "" if value("priority.index") == "none" else " + PER"
-        elif value("replay.goals_chosen") == "stored" and value("priority.index") != "none":
+            kind = "" if value("priority.sampling") == "uniform" else " + PER"
+        elif value("replay.goals_chosen") == "stored" and value("priority.sampling") != "uniform":
             kind = " + HPER"
         else:
-            kind = " + HER" if value("priority.index") == "none" else " + prioritised HER"
+            kind = " + HER" if value("priority.sampling") == "uniform" else " + prioritised HER"
         return name + kind
 
     @property
@@ -204,8 +204,8 @@ def _applies(name: str, settings: dict[str, str]) -> bool:
     """Whether a group has the setting, and uses it: without priorities, theirs say nothing."""
     idle = (
         name.startswith("priority.")
-        and name != "priority.index"
-        and settings.get("priority.index") == "none"
+        and name != "priority.sampling"
+        and settings.get("priority.sampling") == "uniform"
     )
     return name in settings and not idle
 
@@ -225,6 +225,6 @@ def _said(name: str, value: str) -> str:
     leaf = name.rpartition(".")[2]
     if name in ("agent.method", "priority.queues"):
         return value.replace("_", " ")
-    if name == "priority.index":
+    if name == "priority.sampling":
         return "no priorities" if value == "none" else f"priorities by {value.replace('_', ' ')}"
     return f"{leaf} {value}"
