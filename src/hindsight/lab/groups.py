@@ -226,5 +226,5 @@ def _said(name: str, value: str) -> str:
     if name in ("agent.method", "priority.queues"):
         return value.replace("_", " ")
     if name == "priority.sampling":
-        return "no priorities" if value == "none" else f"priorities by {value.replace('_', ' ')}"
+        return "no priorities" if value == "uniform" else f"priorities by {value.replace('_', ' ')}"
     return f"{leaf} {value}"
