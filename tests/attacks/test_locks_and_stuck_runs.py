@@ -227,7 +227,10 @@ warnings.simplefilter("ignore")
 base, kills, settings = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 rng = random.Random(1)
 
-def begin_or_go_on(path, settings):
+def begin_or_resume(path, settings):
+    summary = path / "summary.json"
+    if summary.exists() and json.loads(summary.read_bytes())["status"] == "finished":
+        return  # killed after its last file, before its process had ended: there is nothing to do
     if (path / "config.json").exists():
         api.resume(path, quiet=True)
     else:
@@ -240,7 +243,7 @@ while done < kills or not (base / str(run) / "summary.json").exists():
     if child == 0:
         code = 1
         try:
-            begin_or_go_on(path, settings | {"seed": run % 3})
+            begin_or_resume(path, settings | {"seed": run % 3})
             code = 0
         finally:
             os._exit(code)
