@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from hindsight.networks import Params
+from hindsight.replay.batch import TDErrors
 from hindsight.types import Tensor
 
 
@@ -32,6 +33,16 @@ def td_loss(td_error: Tensor, weight: Tensor, kind: str) -> jax.Array:
     """Weighted mean of TD error squared or of its Huber loss."""
     losses = td_error**2 if kind == "squared" else optax.losses.huber_loss(td_error)
     return jnp.mean(weight * losses)
+
+
+def td_metrics(td: TDErrors) -> dict[str, Tensor]:
+    """What is shown of the values and TD errors of a batch."""
+    return {
+        "q_mean": jnp.mean(td.value),
+        "q_min": jnp.min(td.value),
+        "q_max": jnp.max(td.value),
+        "td_error": jnp.mean(jnp.abs(td.error)),
+    }
 
 
 def adam_step(

@@ -32,7 +32,7 @@ from tyro.conf import Suppress
 from hindsight.acting import Actor, ActorShape, RandomActions, mean_and_log_std, squashed_log_prob
 from hindsight.agents.agent import Metrics, OffPolicyAgent
 from hindsight.agents.config import QLearningConfig
-from hindsight.agents.losses import adam_step, kept, td_loss, td_target
+from hindsight.agents.losses import adam_step, kept, td_loss, td_metrics, td_target
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params, average, copy_of
 from hindsight.normalizer import Scale
@@ -335,10 +335,7 @@ class SAC(OffPolicyAgent):
         metrics = {
             "critic_loss": critic_loss_now,
             "actor_loss": actor_loss,
-            "q_mean": jnp.mean(td.value),
-            "q_min": jnp.min(td.value),
-            "q_max": jnp.max(td.value),
-            "td_error": jnp.mean(jnp.abs(td.error)),
+            **td_metrics(td),
             "action_size": size,
             "entropy": entropy,
             "temperature": jnp.exp(state.log_temperature),

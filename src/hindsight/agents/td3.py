@@ -17,7 +17,7 @@ from tyro.conf import Suppress
 
 from hindsight.agents.agent import Metrics
 from hindsight.agents.ddpg import DDPG, DDPGConfig, DDPGState
-from hindsight.agents.losses import adam_step, kept, td_loss, td_target
+from hindsight.agents.losses import adam_step, kept, td_loss, td_metrics, td_target
 from hindsight.networks import Params, average, copy_of
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
@@ -142,10 +142,7 @@ class TD3(DDPG):
         metrics = {
             "critic_loss": loss,
             "actor_loss": actor_loss,
-            "q_mean": jnp.mean(td.value),
-            "q_min": jnp.min(td.value),
-            "q_max": jnp.max(td.value),
-            "td_error": jnp.mean(jnp.abs(td.error)),
+            **td_metrics(td),
             "action_size": size,
         }
         return state, td, metrics
