@@ -16,6 +16,7 @@ BENCHMARKS = {
     "training": "env steps per second of whole training",
     "asynchronous": "the same of A3C, by the number of workers",
     "replay": "microseconds to add, sample and update, at a million transitions",
+    "startup": "seconds until a program can act, milliseconds per action",
     "checkpoint": "seconds to save and load a full replay",
     "memory": "resident size over 300,000 steps",
 }

@@ -73,16 +73,17 @@ class Actor:
             shape.clip_normalized,
             shape.fourier_features,
         )
-        return forward(self._network, inputs, shape.tanh_layers)
+        return forward(self.network, inputs, shape.tanh_layers)
 
     @property
-    def _network(self) -> Params:
+    def network(self) -> Params:
+        """The parameters of its MLP."""
         return self.params["network"] if self.stochastic else self.params
 
     @property
     def widths(self) -> list[int]:
         """Of the network's layers, the last one included."""
-        layers = self._network["params"]
+        layers = self.network["params"]
         number = sum(name.startswith("Dense") for name in layers)
         return [len(layers[f"Dense_{i}"]["bias"]) for i in range(number)]
 

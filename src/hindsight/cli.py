@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn, Union
 
 from tyro.conf import subcommand
 
+from hindsight.commands.export import Export
 from hindsight.commands.machine import Demo, Doctor, Envs
 from hindsight.commands.runs import Eval, Resume, Verify, Watch
 from hindsight.commands.study import Compare, Plot, Report, Reproduce, Sweep
@@ -25,6 +26,7 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "verify": (Verify, "check every file of a run"),
     "eval": (Eval, "evaluate a run's policy on fresh episodes"),
     "watch": (Watch, "video (or window) of a run's policy"),
+    "export": (Export, "a run's policy as an ONNX file"),
     "compare": (Compare, "runs compared, as a table and in plain words"),
     "report": (Report, "the same as one page, with curves and videos"),
     "sweep": (Sweep, "train settings x seeds side by side"),
@@ -54,6 +56,8 @@ ELSEWHERE = {
     "bench": "python -m benchmarks",
     "bound": "reproduce bound",
     "tune": "sweep",
+    "onnx": "export",
+    "deploy": "export",
 }
 """What a command may be called elsewhere, and what it is called here."""
 

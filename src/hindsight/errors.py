@@ -21,14 +21,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def needs_report() -> Iterator[None]:
-    """Around imports that only the report extra has."""
+def needs(extra: str) -> Iterator[None]:
+    """Around imports of what only this extra installs."""
     try:
         yield
     except ImportError as error:
         raise HindsightError(
-            f"{error.name} is not installed: pip install 'hindsight-rl[report]'"
+            f"{error.name} is not installed: pip install 'hindsight-rl[{extra}]'"
         ) from None
+
+
+def needs_report() -> contextlib.AbstractContextManager[None]:
+    """Around imports that only the report extra has."""
+    return needs("report")
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from safetensors import SafetensorError
@@ -55,6 +55,11 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({self.env}, trained by {self.settings.get('method', '?')})"
 
+    @property
+    def actions(self) -> Actions:
+        """The env's action space."""
+        return self.actor.shape.actions
+
     def export_state(self) -> State:
         """All its numbers, by name."""
         scale = {name: np.asarray(value) for name, value in self.actor.scale._asdict().items()}
@@ -80,29 +85,7 @@ class Policy:
         return self._act(observation, self.act)
 
     def _act(self, observation: Mapping[str, Any], act: Callable[[Floats, Floats], Array]) -> Any:
-        missing = [key for key in ("observation", "desired_goal") if key not in observation]
-        if missing:
-            raise HindsightError(
-                f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}"
-            )
-        values, goals = (
-            np.asarray(observation["observation"]),
-            np.asarray(observation["desired_goal"]),
-        )
-        single = values.ndim == len(self.observation.shape)
-        if single:
-            values, goals = values[None], goals[None]
-        if values.shape[1:] != self.observation.shape or goals.shape[1:] != self.goal.shape:
-            raise HindsightError(
-                f"this policy of {self.env} takes observations of shape "
-                f"{self.observation.shape} and goals of shape "
-                f"{self.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
-            )
-        space = self.actor.shape.actions
-        actions = space.inside(act(self.observation(values), self.goal(goals)))
-        if not single:
-            return actions
-        return int(actions[0]) if space.discrete else actions[0]
+        return act_on(self, observation, lambda o, g: act(self.observation(o), self.goal(g)))
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed. The tensors' file bears
@@ -162,6 +145,43 @@ class Policy:
             raise HindsightError(
                 f"the policy in {directory} is broken: {' '.join(str(error).split())}"
             ) from None
+
+
+class ActsOnDicts(Protocol):
+    """What acts on an env's dict observations."""
+
+    env: str
+    observation: Features
+    goal: Features
+
+    @property
+    def actions(self) -> Actions: ...
+
+
+def act_on(
+    policy: ActsOnDicts, observation: Mapping[str, Any], act: Callable[[Array, Array], Array]
+) -> Any:
+    """The action for one dict observation, or the actions for a batch of them, by a function of
+    batches of observations and desired goals. An int if actions are discrete."""
+    missing = [key for key in ("observation", "desired_goal") if key not in observation]
+    if missing:
+        raise HindsightError(
+            f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}"
+        )
+    values, goals = np.asarray(observation["observation"]), np.asarray(observation["desired_goal"])
+    single = values.ndim == len(policy.observation.shape)
+    if single:
+        values, goals = values[None], goals[None]
+    if values.shape[1:] != policy.observation.shape or goals.shape[1:] != policy.goal.shape:
+        raise HindsightError(
+            f"this policy of {policy.env} takes observations of shape "
+            f"{policy.observation.shape} and goals of shape "
+            f"{policy.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
+        )
+    actions = policy.actions.inside(act(values, goals))
+    if not single:
+        return actions
+    return int(actions[0]) if policy.actions.discrete else actions[0]
 
 
 def tensors_file(tensors: dict[str, Array], description: bytes) -> bytes:
