@@ -14,6 +14,9 @@ from hindsight.types import Ints
 
 DESIRED = -1
 """As a goal time: not an achieved goal, but the episode's desired goal."""
+BORROWED = -2
+"""As a goal time, this and what is below: a desired goal of another episode, of which the episode
+keeps copies."""
 
 GoalRule = Callable[[Ints, Ints, Ints, np.random.Generator], tuple[Ints, Ints]]
 """(slots [n], steps [n], lengths of all stored episodes [S], rng) -> (goal slots [n], goal times

@@ -228,8 +228,8 @@ def test_what_does_not_go_with_it_is_named() -> None:
     config = config_of("replayed-ac", "x")
     with pytest.raises(HindsightError, match=r"agent\.gamma must be at least 0 and below 1"):
         with_settings(config, {"agent.gamma": 1.0})
-    with pytest.raises(HindsightError, match="never borrowed"):
-        with_settings(config, {"replay": {"goals_chosen": "stored", "replace_achieved": 0.5}})
+    with pytest.raises(HindsightError, match="own episode"):
+        with_settings(config, {"replay": {"goals_chosen": "stored", "goal_rule": "random"}})
     with pytest.raises(HindsightError, match="simulator jax is for policy gradients"):
         hindsight.train("hindsight/BitFlip-v0", method="replayed-ac", simulator="jax")
 

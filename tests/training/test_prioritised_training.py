@@ -106,7 +106,7 @@ def test_presets_train(name: str, tmp_path: Path) -> None:
     [
         ({"priority.queues": "two_queues"}, "stored"),
         ({**STORED, "replay.goal_rule": "random"}, "own episode"),
-        ({**STORED, "replay.replace_achieved": 0.5}, "never borrowed"),
+        ({**STORED, "replay.replay_k": 0.0, "replay.other_goals": 0.5}, "changes nothing"),
         ({"priority.sampling": "rank", "replay.moved_share": 0.5}, "moved_power"),
         ({"priority.sampling": "heap"}, "must be one of uniform, proportional, rank, rank_heap"),
         ({"priority.fresh": 0}, "at least 1"),

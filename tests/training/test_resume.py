@@ -63,6 +63,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "priority.hardness": 0.5,
         "priority.fresh": 2,
         "replay.drop_achieved": 1.0,
+        "replay.other_goals": "step(0, 0.5, 0.2)",
         "replay.buffer_size": 300,
     },
 }

@@ -5,6 +5,8 @@ With room for A alternate goals per episode of at most T steps and S slots, pair
 step` is a transition with its actual goal, and the pairs from S * T on are the alternate ones, A
 per slot, in the order of their steps. The number of a pair is its address: nothing is looked up
 but the time at which its goal was achieved, and evicting an episode is overwriting its pairs.
+The desired goal of another episode is one of a few copies that the episode keeps, so that it is
+evicted with the pair.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hindsight.goals import DESIRED
+from hindsight.goals import BORROWED, DESIRED
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
@@ -26,12 +28,12 @@ class Addresses(NamedTuple):
     slot: Ints
     step: Ints
     goal_slot: Ints
-    goal_time: Ints  # a time of the goal slot's episode, or DESIRED
+    goal_time: Ints  # a time of the goal slot's episode, or DESIRED, or BORROWED and below
 
     @property
     def alternate(self) -> Bools:
         """Where the goal is not the one that the episode pursued."""
-        other: Bools = (self.goal_time >= 0) | (self.goal_slot != self.slot)
+        other: Bools = (self.goal_time != DESIRED) | (self.goal_slot != self.slot)
         return other
 
 
@@ -54,9 +56,11 @@ def goal_number(rule: GoalNumbers, step: Array, length: Array, replay_k: float) 
 
 class Pairs:
     """The pairs of `slots` episodes of at most `horizon` steps, with room for up to `replay_k`
-    goals on average."""
+    goals on average. An episode keeps `borrowed` goals of others."""
 
-    def __init__(self, slots: int, horizon: int, rule: GoalNumbers, replay_k: float) -> None:
+    def __init__(
+        self, slots: int, horizon: int, rule: GoalNumbers, replay_k: float, borrowed: int = 0
+    ) -> None:
         steps = np.arange(horizon)
         lengths = np.arange(1, horizon + 1)
         numbers = goal_number(rule, steps[:, None], lengths, replay_k)
@@ -64,6 +68,7 @@ class Pairs:
         self.slots = slots
         self.horizon = horizon
         self.rule: GoalNumbers = rule
+        self.borrowed = borrowed
         self.actual = slots * horizon
         self.first: Ints = np.concatenate(
             [[0], np.cumsum(room)]
@@ -112,7 +117,7 @@ class Pairs:
 
     def set_goals(self, ids: Ints, goal_time: Ints) -> None:
         """The alternate pairs `ids` pursue what was achieved at these times of their own
-        episode."""
+        episode, or goals that it borrowed."""
         self._goal_time[ids - self.actual] = goal_time
 
     def used(self, values: Array, episodes: int) -> tuple[Array, Array]:
@@ -128,7 +133,8 @@ class Pairs:
     def restore_state(self, state: State, episodes: int) -> None:
         used = self._goal_time[: episodes * self.per_episode]
         saved = fitting(state["goal_time"], "goal_time", used.shape, used.dtype)
-        used[:] = all_between(saved, "goal_time", 0, self.horizon)
+        least = BORROWED - self.borrowed + 1 if self.borrowed else 0
+        used[:] = all_between(saved, "goal_time", least, self.horizon)
 
     def same_transition(self, ids: Ints) -> tuple[Ints, Ints]:
         """All other pairs that there is room for at the transitions of `ids`, and which of `ids`

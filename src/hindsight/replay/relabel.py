@@ -7,7 +7,7 @@ import numpy as np
 
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
-from hindsight.goals import DESIRED, GoalRule, another_episode, relabelled_count
+from hindsight.goals import BORROWED, DESIRED, GoalRule, another_episode, relabelled_count
 from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.storage import Storage, at
 from hindsight.schedules import Schedule
@@ -18,29 +18,32 @@ REDRAWS = 4
 
 
 class Relabel:
-    """Draws alternate goals by a rule. Goals that are achieved before the step are dropped or
-    replaced at some rate."""
+    """Draws alternate goals: a share of them are desired goals of other episodes, the others
+    follow a rule. Of these, some that are achieved before the step are dropped or replaced."""
 
     def __init__(
         self,
         spec: GoalEnvSpec,
         storage: Storage,
         rule: GoalRule,
+        other_goals: Schedule,
         drop_achieved: Schedule,
         replace_achieved: Schedule,
     ) -> None:
         self.spec = spec
         self.storage = storage
         self.rule = rule
+        self.other_goals = other_goals
         self.drop_achieved = drop_achieved
         self.replace_achieved = replace_achieved
 
     def when_sampled(
         self, drawn: Addresses, replay_k: float, progress: float, rng: np.random.Generator
     ) -> Addresses:
-        """Alternate goals for the first k / (1 + k) of each batch [U, B].
+        """Alternate goals for the first k / (1 + k) of each batch [U, B]; the first of these are
+        those of other episodes.
 
-        Of those that are achieved before the step, some give way to their own desired goal
+        Of the rest, some that are achieved before the step give way to their own desired goal
         (drop_achieved) or to that of another episode (replace_achieved).
         """
         batches, batch_size = drawn.slot.shape
@@ -51,19 +54,20 @@ class Relabel:
         slot, step = drawn.slot[:, :count].ravel(), drawn.step[:, :count].ravel()
         goal_slot, goal_time = self.rule(slot, step, self.storage.length[:stored], rng)
         drop, replace = self.drop_achieved(progress), self.replace_achieved(progress)
+        first = np.arange(count) < round(count * self.other_goals(progress))
+        borrow: Bools = np.tile(first, batches)
+        achieved = np.zeros_like(borrow)
         if drop > 0 or replace > 0:
-            achieved = self._achieved_before(slot, step, goal_slot, goal_time)
-            if replace > 0:
-                swap = achieved & (rng.random(len(slot)) < replace)
-                goal_slot = np.where(swap, another_episode(slot, stored, rng), goal_slot)
-                goal_time = np.where(swap, DESIRED, goal_time)
-                achieved &= ~swap
-            if drop > 0:
-                back = achieved & (rng.random(len(slot)) < drop)
-                goal_slot, goal_time = (
-                    np.where(back, slot, goal_slot),
-                    np.where(back, DESIRED, goal_time),
-                )
+            achieved = self._achieved_before(slot, step, goal_slot, goal_time) & ~borrow
+        if replace > 0:
+            borrow |= achieved & (rng.random(len(slot)) < replace)
+        if replace > 0 or borrow.any():
+            goal_slot = np.where(borrow, another_episode(slot, stored, rng), goal_slot)
+            goal_time = np.where(borrow, DESIRED, goal_time)
+        if drop > 0:
+            back = achieved & ~borrow & (rng.random(len(slot)) < drop)
+            goal_slot = np.where(back, slot, goal_slot)
+            goal_time = np.where(back, DESIRED, goal_time)
         goal_slots, goal_times = drawn.slot.copy(), drawn.goal_time.copy()
         goal_slots[:, :count] = goal_slot.reshape(batches, count)
         goal_times[:, :count] = goal_time.reshape(batches, count)
@@ -74,19 +78,29 @@ class Relabel:
     ) -> Ints:
         """The alternate pairs of newly stored episodes, their goals chosen.
 
-        Goals that are achieved before the step are drawn again; pairs that find no other are
-        dropped.
+        A share of the goals are those of other episodes, copied (other_goals). Of the rest,
+        some that are achieved before the step give way to such a goal, too (replace_achieved),
+        or are drawn again (drop_achieved); pairs that find no other are dropped.
         """
         ids = pairs.alternate_of(slots, self.storage.length[slots], replay_k)
         address, lengths = pairs.address(ids), self.storage.length[: self.storage.size]
         goal_slot, goal_time = self.rule(address.slot, address.step, lengths, rng)
         if not np.array_equal(goal_slot, address.slot):
             raise HindsightError(
-                "this goal rule takes goals of other episodes: they cannot be chosen when stored"
+                "this goal rule takes goals of other episodes: they cannot be chosen when stored, "
+                "but by replay.other_goals"
             )
+        borrow = np.zeros(len(ids), np.bool_)
+        if pairs.borrowed:
+            self.storage.borrow(slots, rng)
+            borrow = rng.random(len(ids)) < self.other_goals(progress)
+            achieved = self._achieved_before(address.slot, address.step, goal_slot, goal_time)
+            borrow |= achieved & (rng.random(len(ids)) < self.replace_achieved(progress))
+            which = rng.integers(0, pairs.borrowed, len(ids))
+            goal_time = np.where(borrow, BORROWED - which, goal_time)
         drop = self.drop_achieved(progress)
         if drop > 0:
-            redo = np.flatnonzero(rng.random(len(ids)) < drop)
+            redo = np.flatnonzero((rng.random(len(ids)) < drop) & ~borrow)
             for attempt in range(REDRAWS + 1):
                 slot, step = address.slot[redo], address.step[redo]
                 if attempt:

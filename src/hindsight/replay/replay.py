@@ -34,6 +34,9 @@ from hindsight.settings import (
 )
 from hindsight.types import Array, Bools, Floats, Ints
 
+BORROWED_GOALS = 16
+"""Desired goals of others that an episode keeps, if its pairs may pursue such goals."""
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
@@ -53,6 +56,10 @@ class ReplayConfig:
     goal_numbers: GoalNumbers = "early_doubled"
     """Alternate goals of step t of T, if chosen when stored: k, k t/T, k (1 - t/T), or 2k (T -
     t)/(T + 1)."""
+    other_goals: ShareSchedule = Schedule.parse(0.0)
+    """Share of the alternate goals that are desired goals of other episodes. With replay_k 4, 0.5
+    is 2 : 2 : 1 of achieved, others' and own goals; step(0, 0.5, 0.02) begins after 2 % of the
+    training."""
     drop_achieved: ShareSchedule = Schedule.parse(0.0)
     """Probability that an alternate goal achieved before the step is drawn again, or dropped if
     there is no other."""
@@ -80,12 +87,8 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
     refused = (
         (
             stored and replay.goal_rule == "random",
-            "goals chosen when stored are those of their own episode: replay.goal_rule cannot "
-            "be random",
-        ),
-        (
-            stored and replay.replace_achieved.bounds()[1] > 0,
-            "a stored goal is never borrowed: use replay.drop_achieved, not replace_achieved",
+            "achieved goals chosen when stored are those of their own episode: replay.goal_rule "
+            "cannot be random",
         ),
         (
             (stored or prioritised) and replay.moved_share > 0,
@@ -100,6 +103,8 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
     for wrong, text in refused:
         if wrong:
             raise HindsightError(text)
+    if replay.replay_k.bounds()[1] == 0:
+        refuse_changes(replay, ("other_goals",), "replay.", "while replay.replay_k is 0")
     if not stored:
         refuse_changes(replay, ("goal_numbers",), "replay.", "while replay.goals_chosen is sampled")
     if not replay.moved_power:
@@ -316,9 +321,17 @@ def make_replay(
     """The replay that the settings describe, put together from its parts."""
     config, priority = config or ReplayConfig(), priority or PriorityConfig()
     check_replay(config, priority)
-    storage = Storage(spec, config.buffer_size)
+    stored = config.goals_chosen == "stored"
+    others = max(rate.bounds()[1] for rate in (config.other_goals, config.replace_achieved))
+    borrowed = BORROWED_GOALS if stored and others > 0 else 0
+    storage = Storage(spec, config.buffer_size, borrowed)
     relabel = Relabel(
-        spec, storage, RULES[config.goal_rule], config.drop_achieved, config.replace_achieved
+        spec,
+        storage,
+        RULES[config.goal_rule],
+        config.other_goals,
+        config.drop_achieved,
+        config.replace_achieved,
     )
     directions = (
         2 * int(np.prod(storage.achieved_goal.shape[2:])) if config.moved_unit == "usual" else None
@@ -330,9 +343,9 @@ def make_replay(
             movement, config.moved_share, config.moved_power, config.moved_threshold
         )
     pairs = priorities = None
-    if config.goals_chosen == "stored" or priority.sampling != "uniform":
-        most = config.replay_k.bounds()[1] if config.goals_chosen == "stored" else 0.0
-        pairs = Pairs(storage.slots, spec.horizon, config.goal_numbers, most)
+    if stored or priority.sampling != "uniform":
+        most = config.replay_k.bounds()[1] if stored else 0.0
+        pairs = Pairs(storage.slots, spec.horizon, config.goal_numbers, most, borrowed)
         priorities = Priorities(pairs, priority)
     return HindsightReplay(
         spec, storage, relabel, sampler, movement, pairs, priorities, config, priority

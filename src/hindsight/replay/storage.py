@@ -8,7 +8,7 @@ import numpy as np
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
-from hindsight.goals import DESIRED
+from hindsight.goals import BORROWED, DESIRED, another_episode
 from hindsight.saving.tree import State, all_between, between, fitting
 from hindsight.types import Array, Ints
 
@@ -36,7 +36,8 @@ COLUMNS = (
 class Storage:
     """Room for `buffer_size // horizon` episodes, addressed by slot. Slots 0..size-1 are in use."""
 
-    def __init__(self, spec: GoalEnvSpec, buffer_size: int) -> None:
+    def __init__(self, spec: GoalEnvSpec, buffer_size: int, borrowed: int = 0) -> None:
+        """With `borrowed`, every episode has room for that many goals of others."""
         slots, horizon = slot_count(spec, buffer_size), spec.horizon
         action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
         goal = spec.goal.shape
@@ -46,6 +47,7 @@ class Storage:
         self.observation = np.zeros((slots, horizon + 1, spec.observation.dim), np.float32)
         self.achieved_goal = np.zeros((slots, horizon + 1, *goal), spec.goal_dtype)
         self.desired_goal = np.zeros((slots, *goal), spec.goal_dtype)
+        self.borrowed_goal = np.zeros((slots, borrowed, *goal), spec.goal_dtype)
         self.action = np.zeros(action, np.int64 if spec.actions.discrete else np.float32)
         self.terminated = np.zeros((slots, horizon), np.bool_)
         self.success = np.zeros((slots, horizon), np.bool_)
@@ -61,27 +63,40 @@ class Storage:
         self.size = min(self.size + count, self.slots)
         return slots
 
+    def borrow(self, slots: Ints, rng: np.random.Generator) -> None:
+        """Copy desired goals of other episodes to these: what was borrowed lives as long as who
+        borrowed it."""
+        each = self.borrowed_goal.shape[1]
+        lenders = another_episode(np.repeat(slots, each), self.size, rng).reshape(-1, each)
+        self.borrowed_goal[slots] = self.desired_goal[lenders]
+
     def goal(self, slots: Ints, times: Ints) -> Array:
         """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is
-        DESIRED."""
-        goals = at(self.achieved_goal, slots, times)
+        DESIRED, or borrowed where it is below."""
+        goals = at(self.achieved_goal, slots, np.maximum(times, 0))
         desired = np.flatnonzero(times == DESIRED)
         goals[desired] = self.desired_goal.take(slots[desired], axis=0)
+        if self.borrowed_goal.size:
+            borrowed = np.flatnonzero(times <= BORROWED)
+            goals[borrowed] = at(self.borrowed_goal, slots[borrowed], BORROWED - times[borrowed])
         return goals
 
     def export_state(self) -> State:
         """The slots in use."""
-        columns = {name: getattr(self, name)[: self.size].copy() for name in COLUMNS}
+        columns = {name: getattr(self, name)[: self.size].copy() for name in self._saved()}
         return {"size": self.size, "next": self.next, **columns}
 
     def restore_state(self, state: State) -> None:
         size = between(state["size"], "size", 0, self.slots)
         horizon = self.terminated.shape[1]
         all_between(fitting(state["length"], "length", (size,), np.int64), "length", 1, horizon)
-        for name in COLUMNS:
+        for name in self._saved():
             column = getattr(self, name)
             column[:size] = fitting(state[name], name, (size, *column.shape[1:]), column.dtype)
         self.size, self.next = size, between(state["next"], "next", 0, self.slots - 1)
+
+    def _saved(self) -> tuple[str, ...]:
+        return (*COLUMNS, "borrowed_goal") if self.borrowed_goal.size else COLUMNS
 
 
 def at(array: Array, slots: Ints, times: Ints) -> Array:

@@ -33,6 +33,7 @@ def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
     spec, at, batch = replay.spec, sample.addresses, sample.batch
     hit = batch.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
     alternate = float(np.mean(at.alternate))
+    others = at.alternate & (at.goal_time < 0)  # desired goals of other episodes
     quarters = (
         np.bincount(np.minimum(at.step.ravel() * 4 // spec.horizon, 3), minlength=4) / at.step.size
     )
@@ -40,6 +41,7 @@ def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
         "reached": float(np.mean(hit)),
         "terminated": float(np.mean(batch.terminated)),
         "alternate": alternate,
+        "other_goals": float(np.mean(others)),
         **{f"time_quarter_{i + 1}": float(share) for i, share in enumerate(quarters)},
         "duplicates": _duplicates(np.stack([part[0] for part in at], axis=-1)),
     }
