@@ -11,7 +11,7 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Hindsight needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@echo "Setting up .venv (once; about a minute) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install -c constraints.txt -e '.[robotics,report,dev]'
+	@$(PIP) install -c constraints.txt -e '.[robotics,report,tune,store,dev]'
 	@touch $@
 
 demo: setup

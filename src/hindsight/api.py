@@ -20,6 +20,7 @@ from hindsight.errors import HindsightError
 from hindsight.precision import resolved
 from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import restore
+from hindsight.saving.mirror import Mirror
 from hindsight.settings import flatten, with_settings
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
@@ -54,6 +55,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
+    checkpoint_to: str | None = None,
     **settings: Any,
 ) -> Run:
     """Train on a goal env and return the run.
@@ -63,7 +65,8 @@ def train(
     Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
     hper-single, paper, paper-normalized). Besides those named here, any setting of
     `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a group as
-    `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`.
+    `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. Checkpoints are copied
+    to `checkpoint_to`, an fsspec address such as s3://bucket/run.
     """
     named = {
         "seed": seed,
@@ -97,7 +100,9 @@ def train(
         raise HindsightError(
             f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}"
         )
-    return train_config(config, spec, make_env, run_dir, callbacks, logger, quiet)
+    return train_config(
+        config, spec, make_env, run_dir, callbacks, logger, quiet, checkpoint_to=checkpoint_to
+    )
 
 
 def describe(
@@ -127,6 +132,7 @@ def train_config(
     logger: Logger | None = None,
     quiet: bool = False,
     reopened: Reopened | None = None,
+    checkpoint_to: str | None = None,
 ) -> Run:
     """Train with a complete config: a new run in `run_dir`, or one that was reopened.
 
@@ -134,6 +140,9 @@ def train_config(
     """
     refuse_fork()
     resumed = reopened.checkpoint if reopened else None
+    mirror = Mirror(checkpoint_to) if checkpoint_to else None
+    if mirror is not None and reopened is None:
+        mirror.require_empty()
     config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
@@ -145,7 +154,7 @@ def train_config(
         # from the rest.
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         training = stack.enter_context(closing(loop.train()))
-        follow(training, run, reopened, callbacks, logger, quiet)
+        follow(training, run, reopened, callbacks, logger, quiet, mirror)
     return run
 
 
@@ -158,6 +167,7 @@ def resume(
     logger: Logger | None = None,
     quiet: bool = False,
     trust: bool = False,
+    checkpoint_to: str | None = None,
 ) -> Run:
     """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and
     return it.
@@ -165,17 +175,22 @@ def resume(
     One that was stopped before its first checkpoint starts from its settings. `steps` are added
     to those that it was made for; schedules then stretch over the new total. A run that was
     trained on a function or an object instead of an id needs it again, as `env`. With `trust`, a
-    run that was not made here may import the module that its env names.
+    run that was not made here may import the module that its env names. With `checkpoint_to`,
+    the address of its copies, it goes on from the newest checkpoint here or there; `run` need not
+    exist.
     """
-    with reopen(Path(run), steps) as found:
+    mirror = Mirror(checkpoint_to) if checkpoint_to else None
+    with reopen(Path(run), steps, mirror) as found:
         if found.is_done:
-            return found.finish()
+            return found.finish(mirror)
         config = found.run.config
         if env is None:
             require_trust(found.run.path, config.env, config.env_kwargs, trust)
         make_env = factory(config.env if env is None else env, config.env_kwargs)
         spec = describe(config.env, make_env, config.max_episode_steps)
-        return train_config(config, spec, make_env, None, callbacks, logger, quiet, found)
+        return train_config(
+            config, spec, make_env, None, callbacks, logger, quiet, found, checkpoint_to
+        )
 
 
 def evaluate(

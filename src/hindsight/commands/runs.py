@@ -49,6 +49,9 @@ class Resume:
     """Env steps to add to those that the run was made for."""
     quiet: bool = False
     """Show no progress."""
+    checkpoint_to: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Where its checkpoints are copied to, as s3://bucket/run. It goes on from the newest one,
+    here or there; RUN need not exist."""
     trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     """Import the module that the env's id names (`module:Name-v0`) though the run was not made
     here. It runs code."""
@@ -61,7 +64,13 @@ class Resume:
 
             stop.check()
             return finish(
-                api.resume(self.run_path, steps=self.steps, quiet=self.quiet, trust=self.trust),
+                api.resume(
+                    self.run_path,
+                    steps=self.steps,
+                    quiet=self.quiet,
+                    trust=self.trust,
+                    checkpoint_to=self.checkpoint_to,
+                ),
                 self.quiet,
             )
 

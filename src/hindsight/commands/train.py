@@ -95,6 +95,9 @@ class Train(TrainOptions):
     """Where to put the run."""
     quiet: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     """Show no progress."""
+    checkpoint_to: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
+    """Copy checkpoints there, too: s3://bucket/run, gs://…, file://…. `hindsight resume` can go on
+    from there."""
 
     def run(self, more: Sequence[str]) -> int:
         with (
@@ -108,7 +111,12 @@ class Train(TrainOptions):
             )
             stop.check()
             run = api.train_config(
-                wanted.config, wanted.spec, wanted.make_env, self.run_dir, quiet=self.quiet
+                wanted.config,
+                wanted.spec,
+                wanted.make_env,
+                self.run_dir,
+                quiet=self.quiet,
+                checkpoint_to=self.checkpoint_to,
             )
             return finish(run, self.quiet)
 

@@ -115,13 +115,8 @@ class Checkpoints:
     def write(self, snapshot: Snapshot) -> Checkpoint:
         """Write a checkpoint, and remove those that are not kept. Raises OSError, and then
         nothing has changed."""
-        if self.directory.is_symlink():
-            raise OSError(errno.ELOOP, "it is a link")
-        self.directory.mkdir(exist_ok=True)
-        self._sweep()
         name = f"{snapshot.cycle:08d}"
-        aside = self.directory / f"{name}.part"
-        aside.mkdir()
+        aside = self.aside(name)
         files = {}
         tensors, values = split(snapshot.state)
         for group in sorted({path.partition("/")[0] for path in tensors}):
@@ -141,17 +136,31 @@ class Checkpoints:
         about |= {"success_rate": snapshot.success_rate, "versions": dict(snapshot.versions)}
         sums = {name: file._asdict() for name, file in files.items()}
         write_synced(aside / MANIFEST, [sealed({**about, "files": sums})])
+        self.take_in(aside, name)
+        self._prune(snapshot.cycle)
+        rate, versions = snapshot.success_rate, dict(snapshot.versions)
+        return Checkpoint(
+            self.directory / name, snapshot.cycle, snapshot.step, rate, files, versions
+        )
+
+    def aside(self, name: str) -> Path:
+        """A new directory in which a checkpoint can be put together."""
+        if self.directory.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link")
+        self.directory.mkdir(exist_ok=True)
+        self._sweep()
+        path = self.directory / f"{name}.part"
+        path.mkdir()
+        return path
+
+    def take_in(self, aside: Path, name: str) -> None:
+        """Give a checkpoint that is whole its name."""
         sync_directory(aside)
         self._discard(
             name
         )  # one of this name was broken, else the training would have gone on from it
         os.rename(aside, self.directory / name)
         sync_directory(self.directory)
-        self._prune(snapshot.cycle)
-        rate, versions = snapshot.success_rate, dict(snapshot.versions)
-        return Checkpoint(
-            self.directory / name, snapshot.cycle, snapshot.step, rate, files, versions
-        )
 
     def newest(self) -> tuple[Checkpoint, list[str]]:
         """The newest intact checkpoint, and what is wrong with those that were skipped."""
@@ -264,6 +273,11 @@ def restore(learning: Learning, checkpoint: Checkpoint) -> None:
         raise HindsightError(
             f"cannot go on from {checkpoint.path}: {' '.join(reason.split())}"
         ) from None
+
+
+def is_name(name: str) -> bool:
+    """Whether a checkpoint may be called so."""
+    return _NAME.fullmatch(name) is not None
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

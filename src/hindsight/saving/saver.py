@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
 from hindsight.errors import HindsightError, say
 from hindsight.saving.checkpoints import Checkpoint, Checkpoints, Snapshot
+from hindsight.saving.mirror import Mirror
 
 WhenFailed = Literal["continue", "stop"]
 
@@ -28,8 +29,10 @@ class Saver:
         when_failed: WhenFailed = "stop",
         stalled: float = 0.0,
         check: Callable[[], None] = lambda: None,
+        mirror: Mirror | None = None,
     ) -> None:
         self.checkpoints = checkpoints
+        self.mirror = mirror
         self.check = check
         """Called before anything is written; raises OSError if it must not be."""
         self.when_failed = when_failed
@@ -39,7 +42,9 @@ class Saver:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[Checkpoint] | None = None
         self._started = time.monotonic()
-        self._failing: set[Path] = (
+        self._copy_failed: OSError | None = None
+        self._copy_is_vital = when_failed == "stop"
+        self._failing: set[Path | str] = (
             set()
         )  # has been told, and is not told again until it was written once more
 
@@ -58,7 +63,14 @@ class Saver:
 
     def _write(self, snapshot: Snapshot) -> Checkpoint:
         self.check()
-        return self.checkpoints.write(snapshot)
+        checkpoint = self.checkpoints.write(snapshot)
+        if self.mirror is not None:
+            try:
+                self.mirror.copy(checkpoint, self.checkpoints.names())
+                self._copy_failed = None
+            except OSError as error:
+                self._copy_failed = error
+        return checkpoint
 
     def poll(self) -> None:
         """Tell of a failure if there is one to tell of."""
@@ -66,14 +78,27 @@ class Saver:
             self.wait()
 
     def wait(self) -> None:
-        """Until what was begun is on the disk."""
+        """Until what was begun is on the disk, and copied."""
         writing, self._writing = self._writing, None
         if writing is not None:
             self.attempt(self.checkpoints.directory, writing.result, self._keep)
+            if self.mirror is not None:
+                self.attempt(self.mirror.address, self._copied, vital=self._copy_is_vital)
+
+    def copy_files(self, paths: Sequence[Path]) -> None:
+        """Copy files that are no checkpoint, if there is a mirror."""
+        if (mirror := self.mirror) is not None:
+            self.attempt(
+                mirror.address, lambda: mirror.copy_files(paths), vital=self._copy_is_vital
+            )
+
+    def _copied(self) -> None:
+        if self._copy_failed is not None:
+            raise self._copy_failed
 
     def attempt(
         self,
-        path: Path,
+        path: Path | str,
         write: Callable[[], Any],
         then: Callable[[Any], None] | None = None,
         vital: bool = True,

@@ -25,7 +25,7 @@ from hindsight.settings import plain
 from hindsight.types import Array, Floats
 
 FORMAT = 2
-TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
+POLICY = TENSORS, DESCRIPTION = "policy.safetensors", "policy.json"
 
 
 class Policy:

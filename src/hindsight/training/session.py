@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from hindsight.saving.lock import RunLock
+from hindsight.saving.mirror import Mirror
 from hindsight.training.console import Display
 from hindsight.training.progress import Progress
 from hindsight.training.reopen import Reopened
@@ -27,6 +28,7 @@ def follow(
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
     quiet: bool = False,
+    mirror: Mirror | None = None,
 ) -> None:
     """Let a training go on until it is done, a callback stops it, or a signal does: that is raised,
     once all is saved.
@@ -38,7 +40,7 @@ def follow(
         stop.check(f"stopped before the first cycle; to resume: hindsight resume {run.path}")
         lock = reopened.lock if reopened else stack.enter_context(RunLock(run.path))
         writer = stack.enter_context(
-            RunWriter(run, lock, reopened.checkpoint if reopened else None)
+            RunWriter(run, lock, reopened.checkpoint if reopened else None, mirror)
         )
         display = stack.enter_context(Display(run.config, quiet))
         for progress in training:

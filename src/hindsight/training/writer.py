@@ -11,10 +11,12 @@ from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
 from hindsight.saving.lock import RunLock
 from hindsight.saving.metrics import METRICS
+from hindsight.saving.mirror import Mirror
 from hindsight.saving.saver import SaveFailed, Saver
 from hindsight.saving.tree import State
 from hindsight.training.conditions import conditions
 from hindsight.training.guard import Diverged, check_saved
+from hindsight.training.policy import POLICY
 from hindsight.training.progress import Progress
 from hindsight.training.run import CONFIG, SUMMARY, Run, config_file, machine, versions
 
@@ -28,7 +30,13 @@ class RunWriter:
     is no longer the one that it locks.
     """
 
-    def __init__(self, run: Run, lock: RunLock, resumed: Checkpoint | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        lock: RunLock,
+        resumed: Checkpoint | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
         self.run = run
         self._resumed = resumed
         lock.check()
@@ -46,6 +54,7 @@ class RunWriter:
             run.config.checkpoint.when_failed,
             rows[-1].get("time/checkpoint", 0.0) if rows else 0.0,
             lock.check,
+            mirror,
         )
         self._saver.last = resumed
         self._metrics = Rows(run.path / METRICS)
@@ -134,6 +143,7 @@ class RunWriter:
             self._saver.attempt(
                 self.run.path, lambda: write_aside(self.run.path / SUMMARY, content)
             )
+            self._saver.copy_files([self.run.path / name for name in (*POLICY, SUMMARY)])
             if error is None and found is not None:
                 raise found
         except SaveFailed:
