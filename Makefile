@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow lint browser bench tables clean
+.PHONY: setup demo test test-slow lint browser bench tables docs docs-serve dist clean
 
 setup: .venv/ready
 
@@ -11,7 +11,7 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Hindsight needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@echo "Setting up .venv (once; about a minute) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install -c constraints.txt -e '.[robotics,report,tune,store,dev]'
+	@$(PIP) install -c constraints.txt -e '.[robotics,report,tune,store,docs,dev]'
 	@touch $@
 
 demo: setup
@@ -44,5 +44,19 @@ bench: setup
 tables: setup
 	@$(BIN)/hindsight reproduce --tables
 
+# The site, in site/. Nothing on it is loaded from the network: site/index.html opens as it is.
+docs: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+docs-serve: setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+# A wheel that installs without the repository, in dist/.
+dist: setup
+	@rm -rf build dist
+	@$(BIN)/python -m build --wheel . >/dev/null
+	@ls dist/*.whl
+
 clean:
-	rm -rf .venv
+	rm -rf .venv site build dist

@@ -82,12 +82,16 @@ class DQN(OffPolicyAgent):
         """r + gamma Q'(s'||g, a') - Q(s||g, a) and Q(s||g, a), both [B]."""
         return self._td_errors(state.network, state, batch)
 
-    def _td_errors(self, network: Params, state: DQNState, batch: Batch) -> TDErrors:
-        next_values = self.values(state.target, state.scale, batch.next_observation, batch.goal)
-        choosing = next_values
+    def next_value(self, state: DQNState, batch: Batch) -> Tensor:
+        """Q'(s'||g, a') of the best next action a' [B]."""
+        values = self.values(state.target, state.scale, batch.next_observation, batch.goal)
+        choosing = values
         if self.config.double:
             choosing = self.values(state.network, state.scale, batch.next_observation, batch.goal)
-        next_value = _pick(next_values, jnp.argmax(choosing, axis=-1))
+        return _pick(values, jnp.argmax(choosing, axis=-1))
+
+    def _td_errors(self, network: Params, state: DQNState, batch: Batch) -> TDErrors:
+        next_value = self.next_value(state, batch)
         returns = self.shapes.returns if self.config.clip_target else None
         target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
         value = _pick(

@@ -1,8 +1,12 @@
 """The one list of learners. To add one: write its file, and add a line here. Nothing is imported
-before it is used."""
+before it is used.
+
+One that is no part of the library: `OFF_POLICY["mine"] = Mine`, the class itself.
+"""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from importlib import import_module
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from hindsight.agents.agent import Agent, OffPolicyAgent
     from hindsight.agents.policy_gradient import PolicyGradient
 
-OFF_POLICY = {
+OFF_POLICY: dict[str, str | type[Agent]] = {
     "ddpg": "ddpg.DDPG",
     "td3": "td3.TD3",
     "sac": "sac.SAC",
@@ -22,15 +26,15 @@ OFF_POLICY = {
     "dqn": "dqn.DQN",
     "replayed-ac": "replayed_ac.ReplayedAC",
 }
-ON_POLICY = {
+ON_POLICY: dict[str, str | type[Agent]] = {
     "hpg": "hpg.HPG",
     "a2c": "a2c.A2C",
     "a3c": "a2c.A3C",
     "ppo": "ppo.PPO",
     "trpo": "trpo.TRPO",
 }
-AGENTS = OFF_POLICY | ON_POLICY
-"""Module and class in this package, by the name of the method."""
+AGENTS = ChainMap(ON_POLICY, OFF_POLICY)
+"""Module and class in this package, or the class itself, by the name of the method."""
 
 
 def agent_class(method: str) -> type[Agent]:
@@ -39,7 +43,10 @@ def agent_class(method: str) -> type[Agent]:
         raise HindsightError(
             f"unknown method {method!r}: choose from {', '.join(AGENTS)}.{nearest(method, AGENTS)}"
         )
-    module, name = AGENTS[method].split(".")
+    where = AGENTS[method]
+    if not isinstance(where, str):
+        return where
+    module, name = where.split(".")
     found: type[Agent] = getattr(import_module(f"hindsight.agents.{module}"), name)
     return found
 

@@ -293,7 +293,7 @@ def _current(folder: Folder, entry: Entry) -> Rows:
 def documents(root: Path) -> list[Path]:
     return [
         path
-        for path in (root / "README.md", *sorted((root / "docs").glob("*.md")))
+        for path in (root / "README.md", *sorted((root / "docs").rglob("*.md")))
         if path.is_file()
     ]
 
