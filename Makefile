@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow lint browser bench tables docs docs-serve dist clean
+.PHONY: setup demo test test-slow test-integrations lint browser bench tables docs docs-serve dist clean
 
 setup: .venv/ready
 
@@ -22,6 +22,11 @@ test: setup lint browser
 
 test-slow: setup
 	$(BIN)/pytest -m slow
+
+# With the libraries that are heavy to install; `make test` skips what needs them.
+test-integrations: setup
+	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow]'
+	$(BIN)/pytest tests/integrations
 
 lint: setup
 	$(BIN)/ruff check .

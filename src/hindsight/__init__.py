@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from hindsight.training.policy import Policy, load
     from hindsight.training.progress import Progress
     from hindsight.training.run import Run
+    from hindsight.training.session import Callback, Logger
 
 __version__ = "0.1.0"
 __all__ = [
+    "Callback",
     "Evaluation",
     "HindsightError",
     "HindsightReplay",
+    "Logger",
     "OffPolicyConfig",
     "OnPolicyConfig",
     "Policy",
@@ -58,6 +61,7 @@ _HOMES = {
     "hindsight.training.policy": ("Policy", "load"),
     "hindsight.training.progress": ("Progress",),
     "hindsight.training.run": ("Run",),
+    "hindsight.training.session": ("Callback", "Logger"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -17,6 +17,8 @@ from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.errors import HindsightError
+from hindsight.integrations import LoggerName
+from hindsight.integrations.loggers import check_logger, open_logger
 from hindsight.precision import resolved
 from hindsight.presets import default_method, preset_settings
 from hindsight.saving.checkpoints import restore
@@ -53,7 +55,7 @@ def train(
     config: TrainConfig | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
-    logger: Logger | None = None,
+    logger: Logger | LoggerName | None = None,
     quiet: bool = False,
     checkpoint_to: str | None = None,
     **settings: Any,
@@ -67,6 +69,10 @@ def train(
     `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a group as
     `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. Checkpoints are copied
     to `checkpoint_to`, an fsspec address such as s3://bucket/run.
+
+    `callbacks` are called with the `Progress` after every cycle; one that returns True stops the
+    training. `logger` is "wandb" or "mlflow", or a function of metrics and step
+    (docs/tracking.md).
     """
     named = {
         "seed": seed,
@@ -129,7 +135,7 @@ def train_config(
     make_env: EnvFactory,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
-    logger: Logger | None = None,
+    logger: Logger | LoggerName | None = None,
     quiet: bool = False,
     reopened: Reopened | None = None,
     checkpoint_to: str | None = None,
@@ -139,6 +145,7 @@ def train_config(
     SIGINT and SIGTERM save everything at the end of the cycle, and are raised then.
     """
     refuse_fork()
+    check_logger(logger)
     resumed = reopened.checkpoint if reopened else None
     mirror = Mirror(checkpoint_to) if checkpoint_to else None
     if mirror is not None and reopened is None:
@@ -150,11 +157,12 @@ def train_config(
         if resumed is not None:
             restore(loop.state, resumed)
         run = Run.create(config, run_dir) if reopened is None else reopened.run
+        log = stack.enter_context(open_logger(logger, run))
         # Acting is small: one BLAS thread does it, while idle ones would spin and take the cores
         # from the rest.
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         training = stack.enter_context(closing(loop.train()))
-        follow(training, run, reopened, callbacks, logger, quiet, mirror)
+        follow(training, run, reopened, callbacks, log, quiet, mirror)
     return run
 
 
@@ -164,7 +172,7 @@ def resume(
     steps: int = 0,
     env: Env | EnvFactory | None = None,
     callbacks: Sequence[Callback] = (),
-    logger: Logger | None = None,
+    logger: Logger | LoggerName | None = None,
     quiet: bool = False,
     trust: bool = False,
     checkpoint_to: str | None = None,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from hindsight.commands.train import LOGGERS
 from hindsight.errors import HindsightError, needs_report, printable
+from hindsight.integrations import LoggerName
 from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class Resume:
     checkpoint_to: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Where its checkpoints are copied to, as s3://bucket/run. It goes on from the newest one,
     here or there; RUN need not exist."""
+    track: Annotated[LoggerName | None, arg(metavar=LOGGERS, help_behavior_hint="")] = None
+    """Send the metrics there, too. TensorBoard's files are always written."""
     trust: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     """Import the module that the env's id names (`module:Name-v0`) though the run was not made
     here. It runs code."""
@@ -67,6 +71,7 @@ class Resume:
                 api.resume(
                     self.run_path,
                     steps=self.steps,
+                    logger=self.track,
                     quiet=self.quiet,
                     trust=self.trust,
                     checkpoint_to=self.checkpoint_to,

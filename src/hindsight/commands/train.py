@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import tyro
 from tyro.conf import Positional, arg
 
 from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError
+from hindsight.integrations import LoggerName
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
 from hindsight.presets import PresetName, default_method, reaches
 from hindsight.training.signals import StopSignals
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hindsight.envs.make import EnvFactory
 
 METHODS = f"{', '.join(OFF_POLICY)} (off-policy), or {', '.join(ON_POLICY)} (policy gradients)."
+LOGGERS = "|".join(get_args(LoggerName))
 PRESETS = "(default: the preset's)"
 
 
@@ -98,6 +100,8 @@ class Train(TrainOptions):
     checkpoint_to: Annotated[str | None, arg(metavar="ADDRESS", help_behavior_hint="")] = None
     """Copy checkpoints there, too: s3://bucket/run, gs://…, file://…. `hindsight resume` can go on
     from there."""
+    track: Annotated[LoggerName | None, arg(metavar=LOGGERS, help_behavior_hint="")] = None
+    """Send the metrics there, too. TensorBoard's files are always written."""
 
     def run(self, more: Sequence[str]) -> int:
         with (
@@ -115,6 +119,7 @@ class Train(TrainOptions):
                 wanted.spec,
                 wanted.make_env,
                 self.run_dir,
+                logger=self.track,
                 quiet=self.quiet,
                 checkpoint_to=self.checkpoint_to,
             )

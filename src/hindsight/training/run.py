@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # the settings of agents stand beside their learners, which n
     from hindsight.config import TrainConfig
 
 CONFIG, SUMMARY = "config.json", "summary.json"
+TRACKED = "tracking.json"
+"""By which names trackers (W&B, MLflow) know a run, so that a resumed one goes on there."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from hindsight.training.signals import StopSignals
 from hindsight.training.writer import RunWriter
 
 Callback = Callable[[Progress], bool | None]
-"""Called after every cycle; return True to stop the training."""
+"""Called after every cycle, once its files are written; return True to stop the training."""
 Logger = Callable[[dict[str, float], int], Any]
-"""Called after every cycle with the metrics and the env step, as `wandb.log` is."""
+"""Called after every cycle with the metrics and the env step, as `wandb.log` is. It sees what
+callbacks add to `progress.metrics`."""
 
 
 def follow(
@@ -46,11 +47,11 @@ def follow(
         for progress in training:
             writer.write(progress)
             display.show(progress)
-            if logger is not None:
-                logger(dict(progress.metrics), progress.step)
             answers = [
                 callback(progress) for callback in callbacks
             ]  # all are called, whatever the first says
+            if logger is not None:
+                logger(dict(progress.metrics), progress.step)
             stop.check(f"stopped at step {progress.step}; to resume: hindsight resume {run.path}")
             if progress.done or any(answers):
                 break

@@ -15,7 +15,7 @@ from hindsight.saving.files import is_plain, is_sealed, read_file, read_json
 from hindsight.saving.lock import LOCK
 from hindsight.saving.metrics import METRICS, read_metrics
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, bears_sums
-from hindsight.training.run import SUMMARY, read_config
+from hindsight.training.run import SUMMARY, TRACKED, read_config
 from hindsight.training.trust import MARK
 
 
@@ -38,7 +38,8 @@ def verify(run: Path | str) -> list[Finding]:
     checks: dict[str, Callable[[Path, Checkpoint | None], str]] = {
         CONFIG: _config,
         METRICS: _metrics,
-        SUMMARY: _summary,
+        SUMMARY: _sealed,
+        TRACKED: _sealed,
         DESCRIPTION: _policy,
         TENSORS: _policy,
         LOCK: lambda path, newest: "",
@@ -125,7 +126,7 @@ def _metrics(path: Path, newest: Checkpoint | None) -> str:
     return "" if content.endswith(b"\n") or not content else "the last row is cut"
 
 
-def _summary(path: Path, newest: Checkpoint | None) -> str:
+def _sealed(path: Path, newest: Checkpoint | None) -> str:
     if not is_sealed(read_json(path)):
         raise HindsightError("its SHA-256 differs")
     return ""
