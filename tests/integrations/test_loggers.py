@@ -83,7 +83,9 @@ def test_the_callbacks_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program = program.replace('BitFlip-v0",', 'BitFlip-v0", **quick,')
     monkeypatch.chdir(tmp_path)
     played: list[hindsight.Policy] = []
-    names: dict[str, Any] = {"quick": QUICK | {"steps": 300}}
+    names: dict[str, Any] = {
+        "quick": QUICK | {"steps": 1500, "gradient_steps": 20, "eval_episodes": 20}
+    }
     names["play"] = lambda policy: played.append(policy) or 0.5
     exec(compile(program, "docs/tracking.md", "exec"), names)
     assert played

@@ -47,8 +47,6 @@ class TrainOptions:
     the paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
-    num_envs: Annotated[int | None, _option("INT")] = None
-    """Episodes simulated side by side."""
     batch_size: Annotated[int | None, _option("INT")] = None
     """Transitions per update."""
     gradient_steps: Annotated[int | None, _option("INT")] = None
@@ -73,7 +71,6 @@ class TrainOptions:
 
 COMMON = {
     "steps": "steps",
-    "num_envs": "num_envs",
     "batch_size": "batch_size",
     "gradient_steps": "gradient_steps",
     "replay_k": "replay.replay_k",
