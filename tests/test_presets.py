@@ -78,7 +78,7 @@ def test_presets_fit_together(
     known = {name: value for name, value in settings.items() if name in flatten(config)}
     assert with_settings(config_of(method, env), known) == config
     if isinstance(config, OffPolicyConfig):
-        if preset == "her":
+        if preset in ("her", "baselines"):
             assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
         elif preset != "default":
             assert config.replay.goals_chosen == "stored"
@@ -100,7 +100,7 @@ def test_every_row_is_for_something_and_names_settings() -> None:
     assert used == {id(row) for row in TABLE}
     for row in TABLE:
         known = {name for m in AGENTS if m in row.methods for name in flatten(config_of(m, "X-v0"))}
-        assert set(row.settings(50) if callable(row.settings) else row.settings) <= known
+        assert set(row.settings(50, 8) if callable(row.settings) else row.settings) <= known
 
 
 def test_unknown_presets_and_those_of_replay_are_refused() -> None:
@@ -114,9 +114,36 @@ def test_unknown_presets_and_those_of_replay_are_refused() -> None:
 def test_the_paper_in_numbers() -> None:
     config = made("FetchPush-v4", "ddpg", "paper", 50)
     assert config.steps == 50 * 50 * 24 * 50  # epochs, cycles, episodes, time limit
-    assert (config.episodes_per_cycle, config.gradient_steps, config.batch_size) == (24, 50, 512)
-    assert made("FetchReach-v4", "ddpg", "paper", 50).steps == 5 * 10 * 24 * 50
+    assert (config.episodes_per_cycle, config.gradient_steps, config.batch_size) == (
+        24,
+        50,
+        12 * 512,
+    )
+    assert made("FetchReach-v4", "ddpg", "paper", 50).steps == 10 * 10 * 24 * 50
     assert made("HandReach-v3", "ddpg", "paper-normalized", 100).steps == 50 * 50 * 24 * 100
+
+
+def test_averaging_the_gradients_of_workers_is_a_larger_batch() -> None:
+    one, sixteen = (made("FetchPush-v4", "ddpg", f"baselines:{n}", 50) for n in (1, 16))
+    assert (one.num_envs, one.episodes_per_cycle, one.batch_size) == (2, 2, 256)
+    assert (sixteen.num_envs, sixteen.episodes_per_cycle, sixteen.batch_size) == (32, 32, 4096)
+    assert sixteen.steps == 20 * 50 * 32 * 50  # epochs, cycles, episodes, time limit
+    assert (sixteen.gradient_steps, sixteen.agent.target_update_interval) == (40, 40)
+    assert made("FetchPush-v4", "ddpg", "baselines") == made("FetchPush-v4", "ddpg", "baselines:8")
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("her:4", "'her' has no workers"),
+        ("paper:0", "the number of workers"),
+        ("paper:x", "the number of workers"),
+        ("papr:3", "Did you mean 'paper'"),
+    ],
+)
+def test_workers_are_for_presets_that_average_them(preset: str, message: str) -> None:
+    with pytest.raises(HindsightError, match=message):
+        preset_settings("X-v0", "ddpg", preset)
 
 
 @pytest.mark.parametrize("method", ["hpg", "a2c", "a3c", "ppo", "trpo"])

@@ -14,11 +14,16 @@ from typing import Any, Literal, get_args
 from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError, nearest
 
-PresetName = Literal["default", "her", "hper", "hper-single", "paper", "paper-normalized"]
+PresetName = Literal[
+    "default", "her", "hper", "hper-single", "baselines", "paper", "paper-normalized"
+]
 Settings = Mapping[str, Any]
 
 OURS: tuple[PresetName, ...] = ("default", "her", "hper", "hper-single")
 PAPER: tuple[PresetName, ...] = ("paper", "paper-normalized")
+WORKERS = {"baselines": 8, "paper": 12, "paper-normalized": 12}
+"""Presets of others' code, which averages the gradients of so many workers; `paper:1` is the
+paper's with one."""
 WITH_CRITIC = ("a2c", "a3c", "ppo", "trpo")
 OBJECTS = ("FetchPush", "FetchSlide", "FetchPickAndPlace", "HandManipulate")
 """How the ids of tasks begin in which an object must be moved."""
@@ -29,9 +34,9 @@ class Row:
     """Settings, and which trainings they are for."""
 
     methods: Container[str]
-    settings: Settings | Callable[[int], Settings] = field(default_factory=dict)
-    """By dotted name; or a function of the env's time limit. Those that a learner does not have
-    do not count for it."""
+    settings: Settings | Callable[[int, int], Settings] = field(default_factory=dict)
+    """By dotted name; or a function of the env's time limit and of the number of workers. Those
+    that a learner does not have do not count for it."""
     envs: tuple[str, ...] = ("",)
     """How the env's id begins."""
     presets: tuple[PresetName, ...] = OURS
@@ -66,27 +71,30 @@ _SETTLING = {
 _MOVED = {"replay.moved_share": 0.8, "replay.replace_achieved": 0.9}
 
 
-def _paper(epochs: int, cycles: int) -> Callable[[int], Settings]:
-    """Section 4 of the paper. An epoch is some cycles of 2 episodes by each of 12 workers, and of
-    50 updates.
-
-    Its success rates are multiples of 1/240 and its baselines ran on 12 workers: so each of them
-    tested 20 episodes.
-    """
-    return lambda horizon: {
-        "steps": epochs * cycles * 24 * horizon,
-        "num_envs": 24,
-        "episodes_per_cycle": 24,
-        "gradient_steps": 50,
-        "batch_size": 512,
+def _averaged(
+    epochs: int, cycles: int, updates: int, batch_size: int, tests: int
+) -> Callable[[int, int], Settings]:
+    """As in OpenAI baselines: an epoch is some cycles, each of 2 episodes by every worker and of
+    some updates. Averaging the gradients of N workers is a batch of N x batch_size."""
+    return lambda horizon, workers: {
+        "steps": epochs * cycles * 2 * workers * horizon,
+        "num_envs": 2 * workers,
+        "episodes_per_cycle": 2 * workers,
+        "gradient_steps": updates,
+        "batch_size": workers * batch_size,
         "eval_every": cycles,
-        "eval_episodes": 240,
-        "agent.target_update_interval": 50,
-        "replay.goals_chosen": "stored",
-        "priority.sampling": "rank_heap",
-        "priority.updates_per_draw": 50,
+        "eval_episodes": workers * tests,
+        "agent.target_update_interval": updates,
     }
 
+
+# Section 4 of the paper. Its success rates are multiples of 1/240 and its baselines ran on 12
+# workers: so each of them tested 20 episodes.
+_PAPER = {
+    "replay.goals_chosen": "stored",
+    "priority.sampling": "rank_heap",
+    "priority.updates_per_draw": 50,
+}
 
 TABLE: tuple[Row, ...] = (
     # ----------------------------------------------------------------------------- any env, replay
@@ -184,8 +192,12 @@ TABLE: tuple[Row, ...] = (
         _RANK | {"replay.replay_k": 8.0, "replay.moved_power": 1.0},
         presets=("hper-single",),
     ),
-    Row(OFF_POLICY, _paper(50, 50), presets=PAPER),
-    Row(OFF_POLICY, _paper(5, 10), envs=("FetchReach",), presets=PAPER),
+    # ----------------------------------------------- others' settings: OpenAI baselines, the paper
+    Row(OFF_POLICY, _averaged(20, 50, 40, 256, 10), presets=("baselines",)),
+    Row(OFF_POLICY, _averaged(5, 10, 40, 256, 10), envs=("FetchReach",), presets=("baselines",)),
+    Row(OFF_POLICY, _averaged(50, 50, 50, 512, 20), presets=PAPER),
+    Row(OFF_POLICY, _averaged(10, 10, 50, 512, 20), envs=("FetchReach",), presets=PAPER),
+    Row(OFF_POLICY, _PAPER, presets=PAPER),
     Row(OFF_POLICY, {"agent.normalize": False}, presets=("paper",)),
     # --------------------------------------------------- the off-policy actor-critic moves objects
     Row(
@@ -313,13 +325,28 @@ def default_method(discrete: bool) -> str:
     return "dqn" if discrete else "ddpg"
 
 
+def _name_and_workers(preset: str) -> tuple[str, int]:
+    """Of `her`, or `baselines:16`."""
+    name, colon, number = preset.partition(":")
+    if name not in get_args(PresetName):
+        raise HindsightError(f"unknown preset {preset!r}.{nearest(name, get_args(PresetName))}")
+    if not colon:
+        return name, WORKERS.get(name, 1)
+    if name not in WORKERS:
+        raise HindsightError(f"preset {name!r} has no workers to average; say only --preset {name}")
+    if not (number.isascii() and number.isdigit() and 1 <= int(number) <= 1000):
+        raise HindsightError(
+            f"unknown preset {preset!r}: after the colon comes the number of workers, 1 to 1000"
+        )
+    return name, int(number)
+
+
 def preset_rows(env: str, method: str, preset: str, horizon: int, discrete: bool) -> list[Row]:
     """The rows of the table that fit a training."""
-    if preset not in get_args(PresetName):
-        raise HindsightError(f"unknown preset {preset!r}.{nearest(preset, get_args(PresetName))}")
-    if preset != "default" and method in ON_POLICY:
+    name, _ = _name_and_workers(preset)
+    if name != "default" and method in ON_POLICY:
         raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
-    return [row for row in TABLE if row.fits(env, method, preset, horizon, discrete)]
+    return [row for row in TABLE if row.fits(env, method, name, horizon, discrete)]
 
 
 def preset_settings(
@@ -328,12 +355,15 @@ def preset_settings(
     """The settings of a preset, by dotted name.
 
     default: what works best. her: the same with plain uniform HER. hper and hper-single: the
-    same with hindsight prioritised replay in two queues or in one. paper: the paper's own
-    settings, its normaliser off as in its published code. paper-normalized: with it on.
+    same with hindsight prioritised replay in two queues or in one. baselines: HER as in OpenAI
+    baselines, the gradients of 8 workers averaged. paper: the paper's own settings, with 12
+    workers, its normaliser off as in its published code. paper-normalized: with it on.
+    `baselines:16`, `paper:1` and so on have another number of workers.
     """
+    _, workers = _name_and_workers(preset)
     found: dict[str, Any] = {}
     for row in preset_rows(env, method, preset, horizon, discrete):
-        found |= row.settings(horizon) if callable(row.settings) else row.settings
+        found |= row.settings(horizon, workers) if callable(row.settings) else row.settings
     return found
 
 

@@ -15,7 +15,7 @@ from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
-from hindsight.presets import PresetName, default_method, reaches
+from hindsight.presets import default_method, reaches
 from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class TrainOptions:
     method: Annotated[
         str | None, arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg or dqn)")
     ] = None
-    preset: PresetName = "default"
-    """her: plain HER. hper: hindsight prioritised replay, two queues; hper-single: one. paper:
-    the paper's settings."""
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    """default, her: plain HER, hper: hindsight prioritised replay in two queues, hper-single: in
+    one, baselines or baselines:N: HER as in OpenAI baselines with N workers, paper or paper:N: the
+    paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
     batch_size: Annotated[int | None, _option("INT")] = None

@@ -72,6 +72,19 @@ class Measurement:
     home: str = ""
 
 
+@dataclass(frozen=True)
+class Published:
+    """A learning curve that others published."""
+
+    line: str
+    """The panel of the figure that it belongs to: a training's line, or its env."""
+    label: str
+    epoch_steps: int
+    success: tuple[float, ...]
+    """After each epoch."""
+    source: str
+
+
 Entry = Training | Measurement
 
 
@@ -120,6 +133,8 @@ class Experiment:
     at_steps: tuple[int, ...] = ()
     """Steps at which the column `at_steps` reads the learning curve."""
     figure: Figure = "success"
+    published: tuple[Published, ...] = ()
+    """Drawn beside ours."""
     order: int = 100
     """Its place among the others: earlier ones say more."""
     note: str = ""
