@@ -13,10 +13,10 @@ EXPERIMENT = Experiment(
         Training(
             "reach-long",
             "FetchReach-v4",
-            preset="paper-normalized",
-            settings={"replay.replay_k": 6.0, "agent.target_update_interval": 2},
+            preset="hper-single",
+            settings={"replay.replay_k": 6.0, "steps": 60_000},
             line="FetchReach",
-            label="FetchReach, replay_k 6, five epochs",
+            label="FetchReach, replay_k 6, 60,000 steps",
         ),
         Use("push", "hper-single", line="FetchPush", label="FetchPush, replay_k 8, our settings"),
         Use(

@@ -131,7 +131,9 @@ class Experiment:
     base: str = ""
     """The training that the others are compared with in the column `against`, by its slug."""
     at_steps: tuple[int, ...] = ()
-    """Steps at which the column `at_steps` reads the learning curve."""
+    """Steps at which the column `at_steps` reads the learning curves."""
+    area_until: int | None = None
+    """Areas under the curve end at this step; at the end of the curve if not given."""
     figure: Figure = "success"
     published: tuple[Published, ...] = ()
     """Drawn beside ours."""

@@ -50,7 +50,7 @@ def table(
             for name in columns
         }
         if "against" in cells and rows and base and entry.slug != experiment.base:
-            cells["against"] = _against(rows, base)
+            cells["against"] = _against(experiment, rows, base)
         lines.append(list(cells.values()))
         if not rows:
             lines[-1][1] = NOT_RUN
@@ -156,13 +156,17 @@ def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"`{shown}`"
 
 
-def area(row: Row) -> float:
-    """The mean of the evaluations of a run: the area under its learning curve."""
-    return float(np.mean([point[2] for point in row["curve"]]))
+def area(row: Row, until: int | None = None) -> float:
+    """The mean of the evaluations of a run, up to a step: the area under its learning curve."""
+    return float(np.mean([p[2] for p in row["curve"] if until is None or p[0] <= until]))
+
+
+def _areas(experiment: Experiment, rows: Rows) -> list[float]:
+    return [area(row, experiment.area_until) for row in rows.values()]
 
 
 def _area(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    return str(estimate([area(row) for row in rows.values()]))
+    return str(estimate(_areas(experiment, rows)))
 
 
 def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
@@ -177,11 +181,11 @@ def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"{len(firsts)} of {len(rows)}{median}"
 
 
-def _against(rows: Rows, base: Rows) -> str:
+def _against(experiment: Experiment, rows: Rows, base: Rows) -> str:
     """The probability of a larger area than the base's, in words if its interval says so."""
     if min(len(rows), len(base)) < LEAST_SEEDS:
         return f"fewer than {LEAST_SEEDS} seeds"
-    found = improvement([area(row) for row in rows.values()], [area(row) for row in base.values()])
+    found = improvement(_areas(experiment, rows), _areas(experiment, base))
     word = "better" if found.low > 0.5 else "worse" if found.high < 0.5 else "cannot be told"
     return f"{found}: {word}"
 
@@ -205,16 +209,10 @@ def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
 
 
 def _at_steps(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    """Of each seed, because a mean over seeds that others do not have would mislead."""
-    seeds = []
-    for row in rows.values():
-        curve = {point[0]: point[2] for point in row["curve"]}
-        seeds.append(
-            ", ".join(
-                f"{curve[step]:.2f}" if step in curve else "-" for step in experiment.at_steps
-            )
-        )
-    return "; ".join(seeds)
+    """At each step, over the seeds that were evaluated at it."""
+    curves = [{point[0]: point[2] for point in row["curve"]} for row in rows.values()]
+    found = [[c[step] for c in curves if step in c] for step in experiment.at_steps]
+    return "; ".join(str(estimate(values)) if values else "-" for values in found)
 
 
 def _stopped(experiment: Experiment, entry: Training, rows: Rows) -> str:
