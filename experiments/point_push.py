@@ -54,7 +54,20 @@ EXPERIMENT = Experiment(
             "replay_k 8/(1 + t/0.25)",
             replay__replay_k="search_then_converge(8, 0.25)",
         ),
+        training("alpha-1", "by rank with alpha 1 instead of 0.7", priority__alpha=1.0),
         training("fresh", "priorities fresh when sampled, 4 candidates each", priority__fresh=4),
+        training(
+            "fresh-proportional",
+            "the same, proportional instead of by rank",
+            priority__fresh=4,
+            priority__sampling="proportional",
+        ),
+        training(
+            "suggested",
+            "a small model suggests 1 of 4 candidates",
+            priority__fresh=4,
+            priority__chosen_by="model",
+        ),
         training(
             "actor-uniform",
             "the actor learns from a uniform batch (LA3P)",
@@ -68,6 +81,29 @@ EXPERIMENT = Experiment(
         ),
         training("shared", "other goals of a transition follow by half", priority__shared=0.5),
         training("hardness", "hard goals first", priority__hardness=1.0),
+        training(
+            "hard-goals", "goals first that are hard for many states", priority__hard_goals=1.0
+        ),
+        training("sweep", "the step before follows by half (sweeping)", priority__sweep=0.5),
+        training(
+            "reducible",
+            "by the loss that the target networks do not have (ReLo)",
+            priority__signal="reducible",
+        ),
+        training(
+            "next-future", "half of the goals are the next state", replay__goal_rule="next_future"
+        ),
+        training(
+            "lap",
+            "loss-adjusted: proportional, at least 1, Huber loss, no weights",
+            priority__sampling="proportional",
+            priority__floor=1.0,
+            priority__bias_correction="none",
+            agent__loss="huber",
+        ),
+        training(
+            "others", "half of the goals are desired goals of others", replay__other_goals=0.5
+        ),
         training("energy", "episodes by how far the disc moved", replay__moved_power=1.0),
     ),
     columns=("label", "count", "estimate", "area", "against", "soon"),

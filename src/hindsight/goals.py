@@ -44,8 +44,18 @@ def random(slots: Ints, steps: Ints, lengths: Ints, rng: np.random.Generator) ->
     return others, rng.integers(0, lengths[others] + 1)
 
 
+def next_future(
+    slots: Ints, steps: Ints, lengths: Ints, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Half of the time what the step itself achieved, at t+1; else as `future` (next-future
+    goals: what one step does is learnt first)."""
+    times = rng.integers(steps + 1, lengths[slots] + 1)
+    return slots, np.where(rng.random(len(slots)) < 0.5, steps + 1, times)
+
+
 RULES: dict[str, GoalRule] = {
     "future": future,
+    "next_future": next_future,
     "final": final,
     "episode": episode,
     "random": random,

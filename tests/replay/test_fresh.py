@@ -12,7 +12,7 @@ import pytest
 from conftest import LineEnv, random_episodes
 from hindsight.envs.contract import inspect
 from hindsight.replay.batch import Batch, Fresh, TDErrors
-from hindsight.replay.fresh import choose
+from hindsight.replay.fresh import choose, choose_by
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import HindsightReplay, ReplayConfig, make_replay
 
@@ -37,12 +37,15 @@ def test_exponents_follow_the_sampling_and_the_settings(sampling: Any, alpha: fl
         (priority, alpha, 1e-6),
         (replace(priority, alpha=0.25, epsilon=0.5), 0.25, 0.5),
     ):
-        batch = filled(config).sample(3, 10, 0.0, np.random.default_rng(0)).batch
+        replay = filled(config)
+        batch = replay.sample(3, 10, 0.0, np.random.default_rng(0)).batch
         assert batch.reward.shape == (3, 40)
         assert batch.fresh is not None
         assert batch.fresh.draws.shape == (3, 10)
         assert batch.fresh.alpha.tolist() == pytest.approx([expected] * 3)
         assert batch.fresh.epsilon.tolist() == pytest.approx([epsilon] * 3)
+        ranked = replay.storage.length.sum() if sampling.startswith("rank") else 0
+        assert batch.fresh.ranked.tolist() == [ranked] * 3
     assert (
         filled(replace(priority, fresh=1)).sample(3, 10, 0.0, np.random.default_rng(0)).batch.fresh
         is None
@@ -53,7 +56,9 @@ def test_candidates_are_chosen_by_their_fresh_priorities() -> None:
     rng, count = np.random.default_rng(0), 40_000
     error, importance = np.array([1.0, -2.0, 5.0, 0.0]), np.array([1.0, 0.5, 2.0, 4.0])
     column = np.tile(np.arange(4.0), count)
-    fresh = Fresh(jnp.asarray(rng.random(count)), jnp.asarray(0.5), jnp.asarray(0.25))
+    fresh = Fresh(
+        jnp.asarray(rng.random(count)), jnp.asarray(0.5), jnp.asarray(0.25), jnp.asarray(0.0)
+    )
     rows = (column[:, None],) * 4
     candidates = Batch(*rows, column, column, np.tile(importance, count), 0.7, 0.3, fresh)
     known = TDErrors(jnp.asarray(np.tile(error, count)), jnp.zeros(4 * count))
@@ -75,6 +80,26 @@ def test_candidates_are_chosen_by_their_fresh_priorities() -> None:
     assert batch.actor is not None
     assert batch.actor.actor_beta == 0.3
     np.testing.assert_array_equal(batch.actor.reward, column[::4])
+
+
+def test_by_rank_candidates_are_chosen_as_if_all_that_is_stored_were_ranked() -> None:
+    """Candidates drawn by old priorities, then chosen by fresh ranks: as exact fresh ranks would."""
+    rng, stored, count = np.random.default_rng(1), 50, 200_000
+    old, error = rng.uniform(0.1, 1.0, stored), rng.uniform(0, 1, stored)
+    drawn = rng.choice(stored, 4 * count, p=old / old.sum())
+    importance = 1.0 / (stored * (old / old.sum())[drawn])
+    fresh = Fresh(
+        jnp.asarray(rng.random(count)), jnp.asarray(0.7), jnp.asarray(0.0), jnp.asarray(50.0)
+    )
+    column = drawn.astype(np.float32)
+    rows = (column[:, None],) * 4
+    candidates = Batch(*rows, column, column, importance, 0.7, 0.3, fresh)
+    batch, _ = choose_by(candidates, jnp.asarray(error[drawn]))
+    share = np.bincount(np.asarray(batch.reward).astype(int), minlength=stored) / count
+    rank = np.empty(stored)
+    rank[np.argsort(-error)] = np.arange(1, stored + 1)
+    exact = rank**-0.7 / (rank**-0.7).sum()
+    assert share == pytest.approx(exact, abs=0.02)
 
 
 def test_a_batch_without_candidates_stays_as_it_is() -> None:

@@ -90,10 +90,20 @@ class Agent:
         )
 
 
+@dataclass(frozen=True)
 class OffPolicyAgent(Agent):
     """A learner from replayed transitions."""
 
     config: OffPolicyAgentConfig
+    frozen_td_errors: bool = False
+    """Whether TD errors come with those that the target networks have of the same targets."""
+
+    def frozen(self, state: Any, batch: Batch) -> Tensor:
+        """The TD errors of the target critic [n], of the same targets."""
+        return self.td_errors(state._replace(critic=state.target_critic), batch).error
+
+    def _with_frozen(self, state: Any, batch: Batch, td: TDErrors) -> TDErrors:
+        return td._replace(frozen=self.frozen(state, batch)) if self.frozen_td_errors else td
 
     def update(self, state: Any, batch: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
         """A new state, TD errors and values [B] of the batch [B, ...], and metrics, after one
@@ -107,7 +117,7 @@ class OffPolicyAgent(Agent):
     @partial(jax.jit, static_argnums=0)
     def evaluate(self, state: Any, batch: Batch) -> TDErrors:
         """The same, compiled."""
-        return self.td_errors(state, batch)
+        return self._with_frozen(state, batch, self.td_errors(state, batch))
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def learn(self, state: Any, batches: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
@@ -121,8 +131,10 @@ class OffPolicyAgent(Agent):
             batch, key = sampled
             state = state._replace(**fixed)
             batch, candidates = choose(batch, lambda those: self.td_errors(state, those))
+            before = state
             state, td, metrics = self.update(state, batch, key)
-            return state._replace(**none), (td if candidates is None else candidates, metrics)
+            td = self._with_frozen(before, batch, td) if candidates is None else candidates
+            return state._replace(**none), (td, metrics)
 
         keys = jax.random.split(key, len(batches.reward))
         state, (td, metrics) = jax.lax.scan(step, state._replace(**none), (batches, keys))

@@ -90,6 +90,9 @@ class DQN(OffPolicyAgent):
             choosing = self.values(state.network, state.scale, batch.next_observation, batch.goal)
         return _pick(values, jnp.argmax(choosing, axis=-1))
 
+    def frozen(self, state: DQNState, batch: Batch) -> Tensor:
+        return self._td_errors(state.target, state, batch).error
+
     def _td_errors(self, network: Params, state: DQNState, batch: Batch) -> TDErrors:
         next_value = self.next_value(state, batch)
         returns = self.shapes.returns if self.config.clip_target else None

@@ -7,6 +7,7 @@ One that is no part of the library: `OFF_POLICY["mine"] = Mine`, the class itsel
 from __future__ import annotations
 
 from collections import ChainMap
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -75,10 +76,12 @@ def make_agent(config: AgentConfig, spec: GoalEnvSpec) -> Agent:
     return kind(config, Shapes.of(spec, config.gamma))
 
 
-def make_off_policy_agent(config: AgentConfig, spec: GoalEnvSpec) -> OffPolicyAgent:
-    agent = make_agent(config, spec)
+def make_off_policy_agent(
+    config: AgentConfig, spec: GoalEnvSpec, frozen_td_errors: bool = False
+) -> OffPolicyAgent:
+    agent: OffPolicyAgent = make_agent(config, spec)  # type: ignore[assignment]
     assert config.method in OFF_POLICY
-    return agent  # type: ignore[return-value]
+    return replace(agent, frozen_td_errors=frozen_td_errors)
 
 
 def make_on_policy_agent(config: AgentConfig, spec: GoalEnvSpec) -> PolicyGradient:

@@ -1,8 +1,8 @@
 """A small model that predicts the TD error of pairs that have not been evaluated yet.
 
 The paper's outlook: "An ideal case would be to realize a mode which can suggest what transitions
-to train on". The model learns log |TD error| from what is replayed, and gives new pairs their
-priorities without the learner's networks.
+to train on". The model learns log |TD error| from what is replayed. It gives new pairs their
+priorities, or chooses among candidates, without the learner's networks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from hindsight.agents.shapes import Shapes
 from hindsight.networks import MLP, Params
 from hindsight.normalizer import Scale, network_inputs
 from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.fresh import choose_by
 from hindsight.types import Tensor
 
 LEAST = 1e-4  # TD errors below this are all alike
@@ -69,6 +70,17 @@ class TDModel:
         """Predicted TD errors (without their sign) and values of a batch [n, ...]."""
         outputs = self.outputs(state.network, scale, batch)
         return TDErrors(jnp.exp(jnp.clip(outputs[..., 0], np.log(LEAST), 5.0)), outputs[..., 1])
+
+    @partial(jax.jit, static_argnums=0)
+    def suggest(self, state: TDModelState, scale: Scale, batches: Batch) -> tuple[Batch, Tensor]:
+        """Of the candidates [U, C, ...] those to learn from [U, B, ...], by predicted TD errors;
+        also which these are."""
+
+        def one(batch: Batch) -> tuple[Batch, Tensor]:
+            candidates = batch._replace(fresh=None, actor=None)
+            return choose_by(batch, self.evaluate(state, scale, candidates).error)
+
+        return jax.vmap(one)(batches)
 
     @partial(jax.jit, static_argnums=0)
     def fit(

@@ -15,6 +15,7 @@ class Fresh(NamedTuple):
     draws: Tensor  # [B] uniform numbers, one for each transition that is chosen
     alpha: Tensor  # exponent of the fresh priorities
     epsilon: Tensor  # added to them
+    ranked: Tensor  # how many entries are ranked by them; 0: their sizes count
 
 
 class Batch(NamedTuple):
@@ -40,6 +41,7 @@ class TDErrors(NamedTuple):
 
     error: Tensor
     value: Tensor
+    frozen: Tensor | None = None  # the TD errors that the target networks have, if asked for
 
 
 class Sample(NamedTuple):

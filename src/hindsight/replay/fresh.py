@@ -24,17 +24,34 @@ def choose(batch: Batch, td_errors: Callable[[Batch], TDErrors]) -> tuple[Batch,
     """
     if batch.fresh is None:
         return batch, None
-    candidates = batch._replace(fresh=None, actor=None)
-    td = td_errors(candidates)
-    actor = batch.actor
+    td = td_errors(batch._replace(fresh=None, actor=None))
+    return choose_by(batch, td.error)[0], td
+
+
+def choose_by(batch: Batch, error: Tensor) -> tuple[Batch, Tensor]:
+    """The batch to learn from, by the TD errors of its candidates [C], and which these are [B]."""
+    assert batch.fresh is not None
+    candidates, actor = batch._replace(fresh=None, actor=None), batch.actor
     if actor is None:
         actor = every_nth(candidates, len(batch.fresh.draws))._replace(actor_beta=batch.actor_beta)
-    priority = (jnp.abs(td.error) + batch.fresh.epsilon) ** batch.fresh.alpha
-    return resample(candidates, priority, batch.fresh.draws)._replace(actor=actor), td
+    size = jnp.abs(error) + batch.fresh.epsilon
+    ranked = batch.fresh.ranked
+    rank = estimated_rank(size, batch.importance, ranked)
+    priority = jnp.where(ranked > 0, 1.0 / rank, size) ** batch.fresh.alpha
+    chosen, which = resample(candidates, priority, batch.fresh.draws)
+    return chosen._replace(actor=actor), which
 
 
-def resample(batch: Batch, priority: Tensor, draws: Tensor) -> Batch:
-    """As many of the candidates [C] as there are draws [B], by fresh priorities [C].
+def estimated_rank(size: Tensor, importance: Tensor, ranked: Tensor) -> Tensor:
+    """The rank of each candidate [C] among all entries, from 1: a candidate stands for the more
+    of them the less likely it was drawn."""
+    order = jnp.argsort(-size, stable=True)
+    ranks = jnp.cumsum(importance[order]) * ranked / len(size)
+    return jnp.zeros_like(ranks).at[order].set(jnp.maximum(ranks, 1.0))
+
+
+def resample(batch: Batch, priority: Tensor, draws: Tensor) -> tuple[Batch, Tensor]:
+    """As many of the candidates [C] as there are draws [B], by fresh priorities [C]; also which.
 
     A candidate that was drawn with probability P counts 1 / (N P) times, so that what is chosen
     follows the fresh priorities and not the old ones (sampling, importance, resampling). For
@@ -44,7 +61,8 @@ def resample(batch: Batch, priority: Tensor, draws: Tensor) -> Batch:
     mass = jnp.cumsum(priority * batch.importance)
     targets = (jnp.arange(len(draws)) + draws) / len(draws) * mass[-1]
     chosen = jnp.clip(jnp.searchsorted(mass, targets, side="right"), 0, len(mass) - 1)
-    return _take(batch, chosen)._replace(importance=mass[-1] / len(mass) / priority[chosen])
+    importance = mass[-1] / len(mass) / priority[chosen]
+    return _take(batch, chosen)._replace(importance=importance), chosen
 
 
 def every_nth(batch: Batch, count: int) -> Batch:

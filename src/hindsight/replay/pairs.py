@@ -11,6 +11,7 @@ evicted with the pair.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -135,6 +136,27 @@ class Pairs:
         saved = fitting(state["goal_time"], "goal_time", used.shape, used.dtype)
         least = BORROWED - self.borrowed + 1 if self.borrowed else 0
         used[:] = all_between(saved, "goal_time", least, self.horizon)
+
+    def before(self, ids: Ints, held: Callable[[Ints], Bools]) -> tuple[Ints, Ints]:
+        """The pairs of the steps before, under the same goal or, of the alternate goals that are
+        held, the one nearest in time; and which of `ids` each belongs to."""
+        at = self.address(ids)
+        own = np.flatnonzero((ids < self.actual) & (at.step > 0))
+        start = self.first[np.maximum(at.step - 1, 0)]
+        count = np.where(at.step > 0, self.first[at.step] - start, 0)
+        which = np.flatnonzero((ids >= self.actual) & (count > 0))
+        if not len(which):
+            return ids[own] - 1, own
+        place = np.arange(count.max())
+        first = at.slot[which] * self.per_episode + start[which]
+        room = place < count[which, None]
+        numbers = np.where(room, first[:, None] + place, 0)
+        room &= held(self.actual + numbers.ravel()).reshape(room.shape)
+        times = self._goal_time[numbers].astype(np.int64)
+        away = np.where(room, np.abs(times - at.goal_time[which, None]), 2**31)
+        found, nearest = room.any(axis=1), self.actual + first + away.argmin(axis=1)
+        before = np.concatenate([ids[own] - 1, nearest[found]])
+        return before, np.concatenate([own, which[found]])
 
     def same_transition(self, ids: Ints) -> tuple[Ints, Ints]:
         """All other pairs that there is room for at the transitions of `ids`, and which of `ids`

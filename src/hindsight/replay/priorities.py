@@ -15,6 +15,7 @@ import numpy as np
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.goal_cells import GoalCells
 from hindsight.replay.pairs import Pairs
 from hindsight.replay.priority_index import check_priorities
 from hindsight.replay.queues import ALPHA, Kind, Queues
@@ -64,12 +65,21 @@ class PriorityConfig:
     """Smallest priority; with 1 and agent.loss huber this is loss-adjusted prioritisation."""
     shared: Share = 0.0
     """How far the other goals of a transition follow the TD error of the one that was replayed."""
+    sweep: Share = 0.0
+    """How much of a pair's priority the pair of the step before, under the same goal or the
+    nearest one it has, gets at least (prioritised sweeping)."""
     hardness: NotNegative = 0.0
     """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value
     to 1 for the lowest."""
+    hard_goals: NotNegative = 0.0
+    """Priorities are multiplied by (mean |TD error| of all pairs whose goals are near)^this: goals
+    that are hard for many states."""
     fresh: Count = 1
     """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it
     off."""
+    chosen_by: Literal["critic", "model"] = "critic"
+    """Whose TD errors choose among the candidates: the critic's, or those that a small model
+    predicts, which suggests pairs without evaluating them."""
     actor_batch: Literal["same", "uniform"] = "same"
     """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen
     when sampled."""
@@ -82,12 +92,22 @@ class PriorityConfig:
             )
         if self.sampling == "uniform":
             why = "while priority.sampling is uniform"
-            names = ("signal", "updates_per_draw", "initial", "floor", "shared", "hardness")
+            names: tuple[str, ...] = ("signal", "updates_per_draw", "initial", "floor", "shared")
+            names += ("sweep", "hardness", "hard_goals")
+            names += ("alpha", "beta", "bias_correction", "epsilon") if self.fresh == 1 else ()
             refuse_changes(self, names, "priority.", why)
-            if self.fresh == 1:
-                refuse_changes(
-                    self, ("alpha", "beta", "bias_correction", "epsilon"), "priority.", why
-                )
+        if self.fresh == 1:
+            refuse_changes(self, ("chosen_by",), "priority.", "while priority.fresh is 1")
+        if self.needs_frozen and (self.fresh > 1 or self.initial == "predicted"):
+            raise HindsightError(
+                f"priority.signal {self.signal} needs the TD errors of the target networks: "
+                "without priority.fresh, and with priority.initial td_error or largest"
+            )
+
+    @property
+    def needs_frozen(self) -> bool:
+        """Whether the signal reads the TD errors of the target networks."""
+        return self.signal == "reducible"
 
     @property
     def exponent(self) -> float:
@@ -107,6 +127,8 @@ class Signals:
         self.td_error: Floats64 = np.asarray(td.error, np.float64).ravel()
         self.value: Floats64 = np.asarray(td.value, np.float64).ravel()
         """Q(s||g, a)."""
+        self.frozen: Floats64 = np.asarray(0.0 if td.frozen is None else td.frozen, np.float64)
+        """The TD error of the target networks, if the signal needs it."""
         self.age = age
         """How many collections ago the priority was set; 0 for a new pair."""
         self._read = read
@@ -132,7 +154,14 @@ def td_error(signals: Signals) -> Floats64:
     return np.abs(signals.td_error)
 
 
-SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error}
+def reducible(signals: Signals) -> Floats64:
+    """How much larger the squared TD error is than that of the target networks: noise, which no
+    learning removes, gets no priority (reducible loss)."""
+    excess: Floats64 = signals.td_error**2 - signals.frozen.ravel() ** 2
+    return np.maximum(excess, 0.0)
+
+
+SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error, "reducible": reducible}
 
 
 class Priorities:
@@ -155,6 +184,7 @@ class Priorities:
         self._set_at = np.zeros(pairs.actual + pairs.alternate, np.uint16)  # modulo 2**16
         self._episode_weight = np.ones(pairs.slots, np.float32)
         self._values = np.array([np.inf, -np.inf])  # smallest and largest so far
+        self._goals = GoalCells()
 
     @property
     def prioritised(self) -> bool:
@@ -193,6 +223,8 @@ class Priorities:
         ids, priorities = ids[kept], priorities[kept]
         if self.config.shared > 0:
             self._share(ids, priorities)
+        if self.config.sweep > 0:
+            self._sweep(ids, priorities)
         self._set(ids, priorities * self._episode_weight[self.pairs.address(ids).slot])
 
     def _of(self, signals: Signals) -> Floats64:
@@ -201,6 +233,9 @@ class Priorities:
         priorities = np.maximum(self.signal(signals) + self.config.epsilon, self.config.floor)
         if self.config.hardness:
             priorities = priorities * self._hardness(signals.value) ** self.config.hardness
+        if self.config.hard_goals:
+            means = self._goals.means(signals.goal, np.abs(signals.td_error))
+            priorities = priorities * means**self.config.hard_goals
         return priorities
 
     def _hardness(self, value: Floats64) -> Floats64:
@@ -228,6 +263,16 @@ class Priorities:
         share = self.config.shared
         self.queues.set(others, (1.0 - share) * old + share * priorities[which] * weight)
 
+    def _sweep(self, ids: Ints, priorities: Floats64) -> None:
+        """Raise the pairs of the steps before, which the values of these teach."""
+        before, which = self.pairs.before(ids, lambda pairs: self.queues.priority(pairs) > 0)
+        weight = self._episode_weight[self.pairs.address(before).slot]
+        least = self.config.sweep * priorities[which] * weight
+        raised = np.flatnonzero((old := self.queues.priority(before)) > 0)
+        raised = raised[(least > old)[raised]]
+        raised = raised[np.argsort(least[raised], kind="stable")]  # of one named twice, the most
+        self.queues.set(before[raised], least[raised])
+
     def sample(
         self, batches: int, n: int, replay_k: float, rng: np.random.Generator
     ) -> tuple[Ints, Floats64]:
@@ -250,6 +295,7 @@ class Priorities:
             "set_at": np.concatenate(self.pairs.used(self._set_at, episodes)),
             "episode_weight": self._episode_weight[:episodes].copy(),
             "values": self._values.copy(),
+            "goals": self._goals.export_state(),
         }
 
     def restore_state(self, state: State, episodes: int) -> None:
@@ -260,6 +306,7 @@ class Priorities:
             state["episode_weight"], "episode_weight", (episodes,), np.float32
         )
         self._values[:] = fitting(state["values"], "values", (2,), np.float64)
+        self._goals.restore_state(state["goals"])
         actual, alternate = self.pairs.used(self._set_at, episodes)
         set_at = fitting(state["set_at"], "set_at", (len(actual) + len(alternate),), np.uint16)
         actual[:], alternate[:] = set_at[: len(actual)], set_at[len(actual) :]

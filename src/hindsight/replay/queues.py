@@ -37,6 +37,9 @@ class Queues:
         self.stratified = stratified
         self.indexes = [make(size, alpha) for size in sizes]
 
+    def __len__(self) -> int:
+        return sum(len(index) for index in self.indexes)
+
     def set(self, ids: Ints, priorities: Array) -> None:
         """Give the pairs their priorities. Of a pair that is named twice, the last one counts."""
         for index, mine, local in self._split(ids):

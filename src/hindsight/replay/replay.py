@@ -45,7 +45,8 @@ class ReplayConfig:
     buffer_size: Count = 1_000_000
     """Stored transitions."""
     goal_rule: str = "future"
-    """Which achieved goals stand in for the desired one: future, final, episode or random."""
+    """Which achieved goals stand in for the desired one: future, next_future, final, episode or
+    random."""
     goals_chosen: Literal["sampled", "stored"] = "sampled"
     """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is
     stored (HPER)."""
@@ -228,7 +229,10 @@ class HindsightReplay:
         fresh = None
         if draws is not None:
             fresh = Fresh(
-                draws, _each(priority.exponent, batches), _each(priority.epsilon, batches)
+                draws,
+                _each(priority.exponent, batches),
+                _each(priority.epsilon, batches),
+                _each(self._ranked(), batches),
             )
         batch = self._read(addresses, importance)
         batch = batch._replace(
@@ -236,6 +240,12 @@ class HindsightReplay:
         )
         now = 0 if self.priorities is None else self.priorities.now
         return Sample(batch, addresses, pairs, now)
+
+    def _ranked(self) -> int:
+        """How many entries have ranks."""
+        if self.priorities is None or self.priority.kind == "proportional":
+            return 0
+        return len(self.priorities.queues)
 
     def _desired(self, slot: Ints, step: Ints) -> Addresses:
         return Addresses(slot, step, slot, np.full_like(step, DESIRED))

@@ -29,16 +29,16 @@ class InitialPriorities:
         self.kind = config.priority.initial if config.priority.sampling != "uniform" else "largest"
         clip = config.agent.clip_normalized if config.agent.normalize else np.inf
         self.model = TDModel(agent.shapes, config.agent.clip_observation, clip)
-        self.state = (
-            self.model.init(jax.random.key(config.seed)) if self.kind == "predicted" else None
-        )
+        self.suggests = config.priority.chosen_by == "model"
+        predicts = self.suggests or self.kind == "predicted"
+        self.state = self.model.init(jax.random.key(config.seed)) if predicts else None
 
     def td_errors(self, state: Any, replay: HindsightReplay, pairs: Ints) -> TDErrors | None:
         """TD errors [n] of new pairs [n]; None if they get the largest priority."""
         if self.kind == "largest":
             return None
         evaluate: Callable[[Batch], TDErrors] = partial(self.agent.evaluate, state)
-        if self.state is not None:
+        if self.kind == "predicted":
             evaluate = partial(self.model.evaluate, self.state, state.scale)
         parts = []
         for start in range(
@@ -46,9 +46,20 @@ class InitialPriorities:
         ):  # compiled once: all chunks have one size, the last is padded
             rows = np.minimum(np.arange(start, start + self.CHUNK), len(pairs) - 1)
             parts.append(evaluate(replay.read(pairs[rows])))
-        columns = ([np.asarray(part) for part in column] for column in zip(*parts, strict=True))
-        error, value = (np.concatenate(column)[: len(pairs)] for column in columns)
-        return TDErrors(error, value)
+        joined: TDErrors = jax.tree.map(lambda *part: np.concatenate(part)[: len(pairs)], *parts)
+        return joined
+
+    def suggest(self, state: Any, sample: Sample) -> Sample:
+        """Of candidates, those that the model suggests; the sample as it is if it suggests
+        none."""
+        if not self.suggests:
+            return sample
+        batch, which = self.model.suggest(self.state, state.scale, sample.batch)
+        rows = np.asarray(which)
+        addresses, pairs = jax.tree.map(
+            lambda part: np.take_along_axis(part, rows, axis=1), (sample.addresses, sample.pairs)
+        )
+        return sample._replace(batch=batch, addresses=addresses, pairs=pairs)
 
     def fit_predictor(self, state: Any, sample: Sample, td: TDErrors) -> None:
         """The model, if there is one, learns from what was sampled."""

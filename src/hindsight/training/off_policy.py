@@ -43,7 +43,7 @@ class OffPolicy:
     def __init__(self, config: OffPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> None:
         self.config = config
         self.spec = spec
-        self.agent = make_off_policy_agent(config.agent, spec)
+        self.agent = make_off_policy_agent(config.agent, spec, config.priority.needs_frozen)
         self.replay = make_replay(spec, config.replay, config.priority)
         self.initial_priorities = InitialPriorities(config, self.agent)
         self.normalizer = Normalizer.of(spec, config.agent)
@@ -107,6 +107,7 @@ class OffPolicy:
             for draw, updates in enumerate(self._draws()):
                 # "Sample batch number of transitions"
                 sample = replay.sample(updates, config.batch_size, progress, rng)
+                sample = self.initial_priorities.suggest(now.learner, sample)
                 means.add(replay_metrics(replay, sample), "replay/", updates)
                 clock.lap("replay")
                 # "Use sample to learn"
