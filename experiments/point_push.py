@@ -46,6 +46,12 @@ EXPERIMENT = Experiment(
             "bias-both", "importance weights for critic and actor", priority__bias_correction="both"
         ),
         training("bias-none", "no importance weights", priority__bias_correction="none"),
+        training(
+            "late-bias-none",
+            "two changes: goals k t/T, no importance weights",
+            replay__goal_numbers="late",
+            priority__bias_correction="none",
+        ),
         training("achieved", "goals already achieved are stored", replay__drop_achieved=0.0),
         training("k-8", "replay_k 8", replay__replay_k=8.0),
         training("k-linear", "replay_k from 8 to 1", replay__replay_k="linear(8, 1)"),
