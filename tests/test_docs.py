@@ -193,3 +193,25 @@ def test_the_page_of_off_policy_learners_names_settings_that_they_have(method: s
     assert names
     assert {name.replace("-", "_") for name in names} <= set(flatten(config_of(method, "")))
     assert "**TD error**" in section
+
+
+def test_the_relay_example_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Within a cycle; in 100,000 steps it learns, which a slow test shows."""
+    monkeypatch.chdir(tmp_path)
+    relay_example(steps=400)
+
+
+@pytest.mark.slow
+def test_the_relay_example_learns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = relay_example()
+    assert run.summary["success_rate"] > 0.8
+
+
+def relay_example(steps: int | None = None) -> Any:
+    program = re.findall(r"```python\n(.*?)```", (DOCS / "relay-goals.md").read_text(), re.S)[0]
+    if steps is not None:
+        program = program.replace("steps=100_000", f"steps={steps}")
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(program, "docs/relay-goals.md", "exec"), names)
+    return names["run"]

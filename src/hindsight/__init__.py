@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hindsight.api import evaluate, resume, train
     from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
     from hindsight.envs import make_vec
+    from hindsight.envs.relay_goals import RelayGoal
     from hindsight.replay import HindsightReplay, PriorityConfig, ReplayConfig, make_replay
     from hindsight.training.evaluate import Evaluation
     from hindsight.training.policy import Policy, load
@@ -39,6 +40,7 @@ __all__ = [
     "Policy",
     "PriorityConfig",
     "Progress",
+    "RelayGoal",
     "ReplayConfig",
     "Run",
     "TrainConfig",
@@ -56,6 +58,7 @@ _HOMES = {
     "hindsight.api": ("evaluate", "resume", "train"),
     "hindsight.config": ("OffPolicyConfig", "OnPolicyConfig", "TrainConfig"),
     "hindsight.envs": ("make_vec",),
+    "hindsight.envs.relay_goals": ("RelayGoal",),
     "hindsight.replay": ("HindsightReplay", "PriorityConfig", "ReplayConfig", "make_replay"),
     "hindsight.training.evaluate": ("Evaluation",),
     "hindsight.training.policy": ("Policy", "load"),

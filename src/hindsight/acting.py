@@ -87,6 +87,27 @@ class Actor:
         number = sum(name.startswith("Dense") for name in layers)
         return [len(layers[f"Dense_{i}"]["bias"]) for i in range(number)]
 
+    def with_last_goal_features(self, fixed: Array) -> Actor:
+        """An actor for shorter goals: the last features are always these, and part of the biases
+        of its first layer."""
+        shape, scale, kept = self.shape, self.scale, len(self.scale.goal_mean) - len(fixed)
+        goal = np.concatenate([scale.goal_mean[:kept], fixed]).astype(np.float32)
+        clips = (shape.clip_observation, shape.clip_normalized, shape.fourier_features)
+        inputs = network_inputs(scale, scale.observation_mean, goal, *clips)
+        width = len(scale.observation_mean) + len(goal)  # repeated by Fourier features
+        last = np.arange(len(inputs)) % width >= width - len(fixed)
+        layers = self.network["params"]
+        kernel, bias = layers["Dense_0"]["kernel"], layers["Dense_0"]["bias"]
+        first = {"kernel": kernel[~last], "bias": bias + inputs[last] @ kernel[last]}
+        network = {**self.network, "params": {**layers, "Dense_0": first}}
+        return Actor(
+            shape,
+            {**self.params, "network": network} if self.stochastic else network,
+            scale._replace(
+                goal_mean=scale.goal_mean[:kept], goal_deviation=scale.goal_deviation[:kept]
+            ),
+        )
+
     def unit(self, observation: Floats, goal: Floats) -> Array:
         """The best continuous actions in [-1, 1]."""
         outputs = self.outputs(observation, goal)

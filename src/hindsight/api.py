@@ -16,6 +16,7 @@ from hindsight.config import TrainConfig, config_of
 from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
+from hindsight.envs.relay_goals import RelayGoal, checked
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.integrations.loggers import check_logger, open_logger
@@ -52,6 +53,7 @@ def train(
     replay: Mapping[str, Any] | None = None,
     priority: Mapping[str, Any] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    relay_goals: Sequence[RelayGoal] | None = None,
     config: TrainConfig | None = None,
     run_dir: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
@@ -67,8 +69,9 @@ def train(
     Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
     hper-single, baselines, paper, paper-normalized; `baselines:16` has 16 workers). Besides those
     named here, any setting of `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a
-    group as `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. Checkpoints are
-    copied to `checkpoint_to`, an fsspec address such as s3://bucket/run.
+    group as `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. `relay_goals`
+    turn `relay` on; `relay=True` alone takes those that the env declares. Checkpoints are copied
+    to `checkpoint_to`, an fsspec address such as s3://bucket/run.
 
     `callbacks` are called with the `Progress` after every cycle; one that returns True stops the
     training. `logger` is "wandb" or "mlflow", or a function of metrics and step
@@ -92,7 +95,9 @@ def train(
     kwargs = dict(env_kwargs if env_kwargs is not None else config.env_kwargs if config else {})
     make_env = factory(env, kwargs)
     limit = max_episode_steps or (config.max_episode_steps if config else None)
-    spec = describe(env, make_env, limit)
+    spec = describe(env, make_env, limit, relay_goals)
+    if relay_goals is not None:
+        settings = {"relay": True} | settings
     if config is None:
         config = default_config(method, spec, preset)
     if isinstance(env, gym.Env):
@@ -112,10 +117,17 @@ def train(
 
 
 def describe(
-    env: str | Env | EnvFactory, make_env: EnvFactory, max_episode_steps: int | None = None
+    env: str | Env | EnvFactory,
+    make_env: EnvFactory,
+    max_episode_steps: int | None = None,
+    relay_goals: Sequence[RelayGoal] | None = None,
 ) -> GoalEnvSpec:
-    """Check the goal-env contract on one env and describe it."""
-    return inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
+    """Check the goal-env contract on one env and describe it. Relay goals that are given replace
+    the env's own."""
+    spec = inspect(make_env(), env if isinstance(env, str) else None, max_episode_steps)
+    if relay_goals is None:
+        return spec
+    return replace(spec, relay_goals=checked(relay_goals, spec.id))
 
 
 def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> TrainConfig:
@@ -171,6 +183,7 @@ def resume(
     *,
     steps: int = 0,
     env: Env | EnvFactory | None = None,
+    relay_goals: Sequence[RelayGoal] | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | LoggerName | None = None,
     quiet: bool = False,
@@ -182,10 +195,10 @@ def resume(
 
     One that was stopped before its first checkpoint starts from its settings. `steps` are added
     to those that it was made for; schedules then stretch over the new total. A run that was
-    trained on a function or an object instead of an id needs it again, as `env`. With `trust`, a
-    run that was not made here may import the module that its env names. With `checkpoint_to`,
-    the address of its copies, it goes on from the newest checkpoint here or there; `run` need not
-    exist.
+    trained on a function or an object instead of an id needs it again, as `env`, and so do
+    `relay_goals` that were given. With `trust`, a run that was not made here may import the
+    module that its env names. With `checkpoint_to`, the address of its copies, it goes on from
+    the newest checkpoint here or there; `run` need not exist.
     """
     mirror = Mirror(checkpoint_to) if checkpoint_to else None
     with reopen(Path(run), steps, mirror) as found:
@@ -195,7 +208,7 @@ def resume(
         if env is None:
             require_trust(found.run.path, config.env, config.env_kwargs, trust)
         make_env = factory(config.env if env is None else env, config.env_kwargs)
-        spec = describe(config.env, make_env, config.max_episode_steps)
+        spec = describe(config.env, make_env, config.max_episode_steps, relay_goals)
         return train_config(
             config, spec, make_env, None, callbacks, logger, quiet, found, checkpoint_to
         )

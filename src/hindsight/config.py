@@ -16,6 +16,7 @@ from hindsight.agents.registry import OFF_POLICY, config_class
 from hindsight.errors import HindsightError
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig, check_replay
+from hindsight.schedules import Schedule
 from hindsight.settings import (
     Count,
     NotNegative,
@@ -24,11 +25,13 @@ from hindsight.settings import (
     Positive,
     Seed,
     Share,
+    ShareSchedule,
     check_ranges,
     refuse_changes,
     with_settings,
 )
 
+GUIDANCE = Schedule.parse(0.5)
 LEAST_EPISODES = 100
 """Of an evaluation that may end a training."""
 
@@ -107,6 +110,12 @@ class OffPolicyConfig(TrainConfig):
     """What the evaluated and saved policy keeps of itself per cycle; 0 takes the actor as it is."""
     overlap: bool = False
     """Simulate the next episodes while learning, with the parameters of one cycle ago."""
+    relay: bool = False
+    """Learn the stages of the task, too: relay goals that the env declares, or known of Fetch
+    (docs/relay-goals.md)."""
+    relay_guidance: ShareSchedule = GUIDANCE
+    """With relay: probability that, at a step of exploration, the first stage that is not done
+    leads."""
     agent: OffPolicyAgentConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     priority: PriorityConfig = field(default_factory=PriorityConfig)
@@ -118,6 +127,12 @@ class OffPolicyConfig(TrainConfig):
                 "simulator jax is for policy gradients: choose auto, threads, processes or inline"
             )
         check_replay(self.replay, self.priority)
+        if self.relay and self.replay.goal_rule == "random":
+            raise HindsightError(
+                "with relay, replay.goal_rule cannot be random: a goal is of a stage"
+            )
+        if not self.relay and self.relay_guidance != GUIDANCE:
+            raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
         if not self.agent.has_actor:
             why = f"as {self.agent.method} has no actor that learns from a batch of its own"
             refuse_changes(self.priority, ("actor_batch",), "priority.", why)

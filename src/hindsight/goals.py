@@ -62,12 +62,12 @@ RULES: dict[str, GoalRule] = {
 }
 
 
-def another_episode(slots: Ints, stored: int, rng: np.random.Generator) -> Ints:
+def another_episode(slots: Ints, stored: int, rng: np.random.Generator, stages: int = 1) -> Ints:
     """For each slot, a different one, uniform over the other stored episodes (itself if it is
-    the only one)."""
-    if stored < 2:
+    the only one). If each of `stages` slots is of another stage: over those of the same."""
+    if stored < 2 * stages:
         return slots
-    return (slots + rng.integers(1, stored, len(slots))) % stored
+    return (slots + stages * rng.integers(1, stored // stages, len(slots))) % stored
 
 
 def relabelled_count(batch_size: int, replay_k: float) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from hindsight.envs.relay_goals import RelayGoal, relay_goals_of
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.types import Array, Bools, Floats, Tensor
@@ -74,6 +75,8 @@ class GoalEnvSpec:
     step_seconds: float = field(compare=False)
     goal_reward: Callable[[Array, Array], Floats] = field(compare=False)
     goal_terminated: Callable[[Array, Array], Bools] | None = field(compare=False)
+    relay_goals: tuple[RelayGoal, ...] = field(default=(), compare=False)
+    stages: int = 1  # episodes are stored in groups of so many, one for each stage of a relay
 
     def reached(self, achieved: Array, desired: Array) -> Bools:
         """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as
@@ -125,6 +128,7 @@ def inspect(
         step_seconds=seconds,
         goal_reward=goal_reward,
         goal_terminated=_goal_terminated(env, achieved, desired, name),
+        relay_goals=relay_goals_of(env, name),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium.utils import seeding
 
 from hindsight.envs.batch import Frame
+from hindsight.envs.relay_goals import RelayGoal
 from hindsight.errors import HindsightError
 from hindsight.saving.tree import State, export_generator, fitting, restore_generator
 from hindsight.types import Array, Tensor
@@ -157,6 +158,11 @@ class PointPushEnv(gym.Env[Any, Any]):
 
     def compute_truncated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Any:
         return False  # the time limit is the registered `max_episode_steps`
+
+    @property
+    def relay_goals(self) -> tuple[RelayGoal, ...]:
+        """The point has to get to the disc first, nearly as far as they touch."""
+        return (RelayGoal(lambda o: o[:, :2], lambda o: o[:, 2:4], 1.2 * self.task.reach),)
 
     def make_env_batch(self, num_envs: int, max_episode_steps: int) -> PointPushEnvs:
         """As many of these envs as one."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
-from hindsight.goals import BORROWED, DESIRED, GoalRule, another_episode, relabelled_count
+from hindsight.goals import BORROWED, DESIRED, GoalRule, relabelled_count
 from hindsight.replay.pairs import Addresses, Pairs
 from hindsight.replay.storage import Storage, at
 from hindsight.schedules import Schedule
@@ -62,7 +62,7 @@ class Relabel:
         if replace > 0:
             borrow |= achieved & (rng.random(len(slot)) < replace)
         if replace > 0 or borrow.any():
-            goal_slot = np.where(borrow, another_episode(slot, stored, rng), goal_slot)
+            goal_slot = np.where(borrow, self.storage.another(slot, rng), goal_slot)
             goal_time = np.where(borrow, DESIRED, goal_time)
         if drop > 0:
             back = achieved & ~borrow & (rng.random(len(slot)) < drop)

@@ -15,11 +15,11 @@ from hindsight.types import Array, Ints
 
 def slot_count(spec: GoalEnvSpec, buffer_size: int) -> int:
     """How many episodes a replay of `buffer_size` transitions holds."""
-    if buffer_size < spec.horizon:
+    if buffer_size < spec.horizon * spec.stages:
         raise HindsightError(
             f"replay.buffer_size {buffer_size} is smaller than one episode of {spec.horizon} steps"
         )
-    return buffer_size // spec.horizon
+    return buffer_size // spec.horizon // spec.stages * spec.stages
 
 
 COLUMNS = (
@@ -42,6 +42,7 @@ class Storage:
         action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
         goal = spec.goal.shape
         self.slots = slots
+        self.stages = spec.stages
         self.size = 0
         self.next = 0
         self.observation = np.zeros((slots, horizon + 1, spec.observation.dim), np.float32)
@@ -67,8 +68,12 @@ class Storage:
         """Copy desired goals of other episodes to these: what was borrowed lives as long as who
         borrowed it."""
         each = self.borrowed_goal.shape[1]
-        lenders = another_episode(np.repeat(slots, each), self.size, rng).reshape(-1, each)
+        lenders = self.another(np.repeat(slots, each), rng).reshape(-1, each)
         self.borrowed_goal[slots] = self.desired_goal[lenders]
+
+    def another(self, slots: Ints, rng: np.random.Generator) -> Ints:
+        """For each slot, that of another episode, of the same stage."""
+        return another_episode(slots, self.size, rng, self.stages)
 
     def goal(self, slots: Ints, times: Ints) -> Array:
         """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is

@@ -28,6 +28,7 @@ from hindsight.replay.replay import make_replay
 from hindsight.training.guard import check_episodes, check_losses, check_parameters
 from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.progress import Progress, Reporter, Score, by_collector, collected
+from hindsight.training.relay import Relay
 from hindsight.training.replay_metrics import Means, replay_metrics
 from hindsight.training.rollouts import Rollouts
 from hindsight.training.state import Generator as SavedGenerator
@@ -43,12 +44,15 @@ class OffPolicy:
     def __init__(self, config: OffPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> None:
         self.config = config
         self.spec = spec
-        self.agent = make_off_policy_agent(config.agent, spec, config.priority.needs_frozen)
-        self.replay = make_replay(spec, config.replay, config.priority)
+        self.relay = Relay(spec, config)
+        self.agent = make_off_policy_agent(
+            config.agent, self.relay.spec, config.priority.needs_frozen
+        )
+        self.replay = make_replay(self.relay.spec, config.replay, config.priority)
         self.initial_priorities = InitialPriorities(config, self.agent)
-        self.normalizer = Normalizer.of(spec, config.agent)
+        self.normalizer = Normalizer.of(self.relay.spec, config.agent)
         self.collector = Collector(envs, spec)
-        self.rollouts = Rollouts(config, spec, self.agent, self.collector)
+        self.rollouts = Rollouts(config, spec, self.relay.guided(self.agent), self.collector)
         self.reporter = Reporter(config, spec, self._score)
         learner = self.agent.init(jax.random.key(config.seed))
         self.averaged = Tree(self.agent.actor(learner).params)
@@ -84,8 +88,9 @@ class OffPolicy:
             now.step += episodes.transitions
             now.dropped += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
+            staged = self.relay.of_every_stage(episodes)  # as they are, without relay goals
             if config.agent.normalize:
-                self.normalizer.add(episodes)
+                self.normalizer.add(staged)
             now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             if config.overlap and now.step < config.steps:
                 self.rollouts.begin(
@@ -95,7 +100,7 @@ class OffPolicy:
             # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
             # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
             # whose default follows the paper's published code.
-            pairs = replay.store(episodes, progress, rng)
+            pairs = replay.store(staged, progress, rng)
             # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": `td_errors` of the agent.
             new_td = self.initial_priorities.td_errors(now.learner, replay, pairs)
             # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
@@ -125,7 +130,7 @@ class OffPolicy:
             # Evaluate without exploration.
             actor = agent.actor(now.learner)
             self.averaged.value = average(self.averaged.value, actor.params, config.policy_ema)
-            policy = Actor(actor.shape, self.averaged.value, actor.scale)
+            policy = self.relay.last_stage(Actor(actor.shape, self.averaged.value, actor.scale))
             yield self.reporter.report(now, policy, means() | self._collected(episodes), clock)
             clock.lap("write")
 
@@ -144,7 +149,11 @@ class OffPolicy:
 
     def _collected(self, episodes: Episodes) -> dict[str, float]:
         moved = np.mean(episodes.distance_moved() > self.config.replay.moved_threshold)
-        return collected(episodes) | {
-            "train/moved": float(moved),
-            "train/dropped": float(self.state.dropped),
-        }
+        return (
+            collected(episodes)
+            | self.relay.metrics(episodes)
+            | {
+                "train/moved": float(moved),
+                "train/dropped": float(self.state.dropped),
+            }
+        )

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from hindsight.acting import Actor
-from hindsight.agents.agent import Agent
 from hindsight.collect import Collector, episode_seeds
 from hindsight.config import TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.training.evaluate import TRAINING
+from hindsight.training.relay import Explores
 
 PLAYED = [
     f.name for f in fields(Episodes) if f.name != "log_prob"
@@ -28,7 +28,7 @@ class Rollouts:
     depends on timing."""
 
     def __init__(
-        self, config: TrainConfig, spec: GoalEnvSpec, agent: Agent, collector: Collector
+        self, config: TrainConfig, spec: GoalEnvSpec, agent: Explores, collector: Collector
     ) -> None:
         self.config = config
         self.spec = spec
