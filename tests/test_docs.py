@@ -64,7 +64,9 @@ def described_once() -> Iterator[None]:
     """Each env is made and inspected once, not for every command."""
     describe, found = api.describe, {}
 
-    def once(env: Any, make_env: Any, limit: int | None = None) -> Any:
+    def once(env: Any, make_env: Any, limit: int | None = None, relay_goals: Any = None) -> Any:
+        if not isinstance(env, str):
+            return describe(env, make_env, limit, relay_goals)
         key = (env, repr(make_env.kwargs), limit)
         if key not in found:
             found[key] = describe(env, make_env, limit)
