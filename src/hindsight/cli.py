@@ -53,7 +53,7 @@ ELSEWHERE = {
     "run": "train",
     "help": "--help",
     "version": "--version",
-    "bench": "python -m benchmarks",
+    "bench": "python -m benchmarks, in the repository",
     "bound": "reproduce bound",
     "tune": "sweep",
     "onnx": "export",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from hindsight.errors import HindsightError
 from hindsight.training.conditions import jax_threads
 from hindsight.training.run import machine, versions
 
+_REPORT = ("imageio", "imageio_ffmpeg", "jinja2", "matplotlib", "scipy")
+"""What the report extra brings."""
 _RENDER = """
 from hindsight.envs.make import make
 env = make({env!r}, render_mode="rgb_array")
@@ -60,6 +63,9 @@ def examine(
         print("--    no Fetch and Hand envs: pip install 'hindsight-rl[robotics]'")
     if robotics:
         report(*_rendering("FetchReach-v4"))
+    missing = [name for name in _REPORT if importlib.util.find_spec(name) is None]
+    if missing:
+        print("--    no videos, curves and pages: pip install 'hindsight-rl[report]'")
     if env_id is not None:
         for ok, text in _contract(env_id, env_kwargs or {}, max_episode_steps):
             report(ok, text)
