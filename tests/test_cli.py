@@ -153,6 +153,8 @@ def test_watch_and_plot_write_files(
 ) -> None:
     assert call(capsys, "watch", run, "--episodes", "1", "-o", tmp_path / "v.mp4")[0] == 0
     assert (tmp_path / "v.mp4").read_bytes()[4:8] == b"ftyp"
+    assert call(capsys, "watch", run, "--episodes", "1", "-o", tmp_path / "v.gif")[0] == 0
+    assert (tmp_path / "v.gif").read_bytes()[:6] == b"GIF89a"
     assert call(capsys, "plot", run, "-o", tmp_path / "c.png")[0] == 0
     assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
     assert (run / "learning_curve.png").exists()

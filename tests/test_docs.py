@@ -217,3 +217,13 @@ def relay_example(steps: int | None = None) -> Any:
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(program, "docs/relay-goals.md", "exec"), names)
     return names["run"]
+
+
+def test_the_readme_is_short_and_its_picture_small() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 100
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert any(name.endswith(".gif") for name in pictures)
+    assert all((ROOT / name).stat().st_size < 2_000_000 for name in pictures)
+    for link in re.findall(r"\]\((?!http)([^)#]+)", text):
+        assert (ROOT / link).exists(), link

@@ -15,7 +15,7 @@ from hindsight.errors import HindsightError
 from hindsight.training.conditions import jax_threads
 from hindsight.training.run import machine, versions
 
-_REPORT = ("imageio", "imageio_ffmpeg", "jinja2", "matplotlib", "scipy")
+_REPORT = ("imageio_ffmpeg", "jinja2", "matplotlib", "scipy")
 """What the report extra brings."""
 _RENDER = """
 from hindsight.envs.make import make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import tempfile
 import warnings
@@ -25,6 +26,12 @@ from hindsight.training.policy import Policy
 from hindsight.training.trust import is_made_here, names_code
 from hindsight.types import Array
 
+_GIF = [
+    "-filter_complex",
+    "fps='min(source_fps,15)',scale='min(320,iw)':-2:flags=lanczos,split[a][b];"
+    "[a]palettegen=max_colors=64:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle",
+]
+"""A GIF that a page can hold: small, of few colours that fit all its frames."""
 NO_RENDERING = (
     "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one "
     "(Debian: libegl1 or "
@@ -55,12 +62,14 @@ def record(
 ) -> Path:
     """Write a video of some episodes; the frame turns green on success. Small: at most 360
     pixels wide, coarser."""
-    if path.suffix not in (".mp4", ".mkv", ".mov"):
-        raise HindsightError(f"cannot write {path}: the name of a video ends in .mp4, .mkv or .mov")
+    if path.suffix not in (".mp4", ".mkv", ".mov", ".gif"):
+        raise HindsightError(
+            f"cannot write {path}: the name of a video ends in .mp4, .mkv, .mov or .gif"
+        )
     if not path.parent.is_dir():
         raise HindsightError(f"cannot write {path}: there is no directory {path.parent}")
     with needs_report():
-        import imageio.v2 as imageio
+        from imageio_ffmpeg import write_frames
     env = make_env(render_mode="rgb_array")
     fps = int(env.metadata.get("render_fps", 25))
     os.environ.setdefault(
@@ -70,18 +79,22 @@ def record(
     next(successes)
     first = _picture(env)
     fewer = ["-vf", "scale='min(360,iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
-    writer: Any = imageio.get_writer(
-        path,
+    gif = path.suffix == ".gif"
+    frame = _framed(first, False)
+    writer = write_frames(
+        str(path),
+        frame.shape[1::-1],
         fps=fps,
-        codec="libx264",
-        macro_block_size=16,
+        codec="gif" if gif else "libx264",
+        pix_fmt_out="pal8" if gif else "yuv420p",
         ffmpeg_log_level="error",
-        output_params=fewer,
+        output_params=_GIF if gif else fewer,
     )
-    with writer:
-        writer.append_data(_framed(first, False))
+    writer.send(None)
+    with contextlib.closing(writer):
+        writer.send(frame)
         for success in successes:
-            writer.append_data(_framed(_picture(env), success))
+            writer.send(_framed(_picture(env), success))
     env.close()
     return path
 
