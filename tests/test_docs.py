@@ -59,22 +59,21 @@ def commands(text: str, program: str) -> Iterator[list[str]]:
             yield [EXAMPLES.get(word, word) for word in shlex.split(line, comments=True)[1:]]
 
 
-@pytest.fixture(scope="module")
-def described_once() -> Iterator[None]:
+DESCRIBED: dict[str, Any] = {}
+
+
+@pytest.fixture
+def described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each env is made and inspected once, not for every command."""
-    describe, found = api.describe, {}
+    describe = api.describe
 
-    def once(env: Any, make_env: Any, limit: int | None = None, relay_goals: Any = None) -> Any:
-        if not isinstance(env, str):
-            return describe(env, make_env, limit, relay_goals)
-        key = (env, repr(make_env.kwargs), limit)
-        if key not in found:
-            found[key] = describe(env, make_env, limit)
-        return found[key]
+    def once(env: Any, make_env: Any, *more: Any) -> Any:
+        key = repr((env, make_env.kwargs, *more))
+        if key not in DESCRIBED:
+            DESCRIBED[key] = describe(env, make_env, *more)
+        return DESCRIBED[key]
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "describe", once)
-        yield
+    monkeypatch.setattr(api, "describe", once)
 
 
 def check(arguments: list[str]) -> None:
