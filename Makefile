@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow test-integrations lint browser bench tables docs docs-serve dist clean
+.PHONY: setup demo test test-slow test-integrations integrations lint browser bench tables docs docs-serve dist clean
 
 setup: .venv/ready
 
@@ -20,13 +20,15 @@ demo: setup
 test: setup lint browser
 	$(BIN)/pytest -n 2 -m "not slow"
 
-test-slow: setup
+test-slow: integrations
 	$(BIN)/pytest -m slow
 
 # With the libraries that are heavy to install; `make test` skips what needs them.
-test-integrations: setup
-	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow]'
-	$(BIN)/pytest tests/integrations
+test-integrations: integrations
+	$(BIN)/pytest tests/integrations tests/test_docs.py -m "not slow"
+
+integrations: setup
+	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow,sb3]'
 
 lint: setup
 	$(BIN)/ruff check .
@@ -42,9 +44,9 @@ browser:
 	  echo "no Chromium here: the report page is not tested in a browser"
 
 bench: setup
-	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(PIP) install -c constraints.txt -e '.[bench,sb3]'
 	@$(PIP) install --no-deps nnabla-rl==0.16.0
-	@for what in learner simulation training asynchronous replay; do $(BIN)/python -m benchmarks $$what; done
+	@for what in learner simulation training asynchronous replay sb3 sb3_learning; do $(BIN)/python -m benchmarks $$what; done
 
 tables: setup
 	@$(BIN)/hindsight reproduce --tables

@@ -17,6 +17,8 @@ BENCHMARKS = {
     "asynchronous": "the same of A3C, by the number of workers",
     "replay": "microseconds to add, sample and update, at a million transitions",
     "startup": "seconds until a program can act, milliseconds per action",
+    "sb3": "Stable-Baselines3 with its own HER buffer and with ours: time per batch and update",
+    "sb3_learning": "the same: what is learnt, on FetchReach and bit flip",
     "checkpoint": "seconds to save and load a full replay",
     "memory": "resident size over 300,000 steps",
 }

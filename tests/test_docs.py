@@ -129,6 +129,8 @@ def test_every_program_compiles_and_what_it_imports_exists(name: str) -> None:
     for program in fences((ROOT / name).read_text(), "python"):
         for node in ast.walk(ast.parse(program)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("hindsight"):
+                if node.module == "hindsight.integrations.sb3":
+                    pytest.importorskip("sb3_contrib")
                 module = importlib.import_module(str(node.module))
                 assert all(hasattr(module, alias.name) for alias in node.names), node.module
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -226,3 +228,12 @@ def test_the_readme_is_short_and_its_picture_small() -> None:
     assert all((ROOT / name).stat().st_size < 2_000_000 for name in pictures)
     for link in re.findall(r"\]\((?!http)([^)#]+)", text):
         assert (ROOT / link).exists(), link
+
+
+def test_the_settings_that_stable_baselines3_has_by_other_names_exist() -> None:
+    text = (DOCS / "stable-baselines3.md").read_text()
+    rows = re.findall(r"^\| .* \| (.*) \|$", text.partition("## All of Hindsight")[2], re.M)
+    settings = {setting for method in OFF_POLICY for setting in flatten(config_of(method, ""))}
+    names = [name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)]
+    assert len(names) > 15
+    assert {*names} <= settings

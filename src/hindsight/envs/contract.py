@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
@@ -95,16 +95,12 @@ def inspect(
     """Check `env` against the goal-env contract and describe it. Raises HindsightError saying
     what is missing."""
     name = name or (env.spec.id if env.spec else type(env.unwrapped).__name__)
-    spaces = _goal_spaces(env, name)
-    actions = _actions(env.action_space, name)
+    spaces = goal_spaces(env.observation_space, name)
+    actions = actions_of(env.action_space, name)
     horizon = _horizon(env, name, max_episode_steps)
     reward = _method(env, "compute_reward")
     if reward is None:
-        raise HindsightError(
-            f"{name} has no compute_reward(achieved_goal, desired_goal, info), which "
-            "relabelling needs: "
-            "add it, or unwrap the wrapper that hides it"
-        )
+        raise no_reward(name)
     try:
         achieved, desired, seconds = _probe(env, name)
     except HindsightError:
@@ -112,7 +108,28 @@ def inspect(
     except Exception as error:  # of the env's own code
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise HindsightError(f"{name} fails within a few random steps: {reason}") from error
-    goal_reward = _batched(reward, achieved, desired, np.float32, f"{name}: compute_reward")
+    terminated = _method(env, "compute_terminated")
+    spec = describe(name, spaces, actions, horizon, reward, terminated, achieved, desired, seconds)
+    return replace(spec, relay_goals=relay_goals_of(env, name))
+
+
+def describe(
+    name: str,
+    spaces: gym.spaces.Dict,
+    actions: Actions,
+    horizon: int,
+    compute_reward: Callable[..., Any],
+    compute_terminated: Callable[..., Any] | None,
+    achieved: Array,
+    desired: Array,
+    step_seconds: float = 0.0,
+) -> GoalEnvSpec:
+    """The spec of an env, by what its functions say of goals that were seen in it.
+
+    `achieved` and `desired` [n, ...] are of the same n steps.
+    """
+    achieved, desired = _goal_pairs(achieved, desired)
+    goal_reward = _batched(compute_reward, achieved, desired, np.float32, f"{name}: compute_reward")
     rewards = goal_reward(achieved, desired)
     values = np.unique(rewards)
     sparse = len(values) == 2
@@ -125,15 +142,23 @@ def inspect(
         horizon=horizon,
         success_reward=float(values[-1]) if sparse else None,
         reward_bounds=(min(float(values[0]), 0.0), max(float(values[-1]), 0.0)) if sparse else None,
-        step_seconds=seconds,
+        step_seconds=step_seconds,
         goal_reward=goal_reward,
-        goal_terminated=_goal_terminated(env, achieved, desired, name),
-        relay_goals=relay_goals_of(env, name),
+        goal_terminated=_goal_terminated(compute_terminated, achieved, desired, name),
     )
 
 
-def _goal_spaces(env: gym.Env[Any, Any], name: str) -> gym.spaces.Dict:
-    space = env.observation_space
+def no_reward(name: str) -> HindsightError:
+    """The error for an env that cannot say what reward another goal would have given."""
+    return HindsightError(
+        f"{name} has no compute_reward(achieved_goal, desired_goal, info), which "
+        "relabelling needs: "
+        "add it, or unwrap the wrapper that hides it"
+    )
+
+
+def goal_spaces(space: gym.Space[Any], name: str) -> gym.spaces.Dict:
+    """The spaces of a goal env's observations, or an error that names what is missing."""
     missing = [
         key
         for key in GOAL_KEYS
@@ -153,7 +178,8 @@ def _goal_spaces(env: gym.Env[Any, Any], name: str) -> gym.spaces.Dict:
     return space
 
 
-def _actions(space: gym.Space[Any], name: str) -> Actions:
+def actions_of(space: gym.Space[Any], name: str) -> Actions:
+    """The action space, or an error if it is of a kind that no learner has."""
     if isinstance(space, gym.spaces.Discrete):
         if int(space.start) != 0:
             raise HindsightError(
@@ -208,8 +234,8 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
 
 
 def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
-    """Act at random for a few steps; return goal pairs [n, ...] with hits and misses, and
-    seconds per step."""
+    """Act at random for a few steps; return what was achieved and desired [n, ...], and seconds
+    per step."""
     rng = np.random.default_rng(0)
     achieved, desired, seconds = [], [], []
     for seed in range(3):
@@ -240,6 +266,11 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
                 )
             if terminated or truncated:
                 break
+    return np.stack(achieved), np.stack(desired), float(np.median(seconds))
+
+
+def _goal_pairs(achieved: Array, desired: Array) -> tuple[Array, Array]:
+    """Goal pairs [m, ...] with hits and misses, of goals achieved and desired [n, ...]."""
     pairs = [*zip(achieved, desired, strict=True), *zip(achieved, achieved, strict=True)]
     pairs += list(zip(desired[1:], desired[:-1], strict=True))
     if achieved[0].dtype.kind == "f":  # near misses along every dimension, at several scales
@@ -247,7 +278,7 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
         near = [scale * step for scale in (0.02, 0.1, 0.5) for step in unit]
         pairs += [(goal, goal + offset) for goal in (achieved[0], achieved[-1]) for offset in near]
     left, right = zip(*pairs, strict=True)
-    return np.stack(left), np.stack(right), float(np.median(seconds))
+    return np.stack(left), np.stack(right)
 
 
 def _own_reward(
@@ -301,7 +332,7 @@ def _batched(
     warnings.warn(
         f"{label} takes single goals only, so it is called once per transition, which is slow: "
         "let it accept arrays [n, ...] and return [n]",
-        stacklevel=4,
+        stacklevel=5,
     )
     return lambda a, d: np.array(
         [function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype
@@ -317,11 +348,10 @@ def _try(call: Callable[[], Array]) -> Array | Exception:
 
 
 def _goal_terminated(
-    env: gym.Env[Any, Any], achieved: Array, desired: Array, name: str
+    function: Callable[..., Any] | None, achieved: Array, desired: Array, name: str
 ) -> Callable[[Array, Array], Bools] | None:
     """compute_terminated over batches; None if the env has none. An env that never terminates
     gives all False."""
-    function = _method(env, "compute_terminated")
     if function is None:
         return None
     pairs = list(zip(achieved, desired, strict=True))

@@ -3,6 +3,7 @@ networks read."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,7 @@ class Features:
 
     @property
     def dim(self) -> int:
-        return self.categories or int(np.prod(self.shape, dtype=np.int64))
+        return self.categories or math.prod(self.shape)
 
     def __call__(self, values: Array) -> Floats:
         if self.categories:
