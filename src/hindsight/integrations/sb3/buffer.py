@@ -96,6 +96,7 @@ class BufferConfig:
         for name, refused, instead in (
             ("initial", "predicted", "td_error or largest"),
             ("bias_correction", "both", "critic or none"),
+            ("signal", "reducible", "another"),
         ):
             if getattr(self.priority, name) == refused:
                 raise HindsightError(f"priority.{name} cannot be {refused} {why}: choose {instead}")
@@ -288,7 +289,8 @@ class HindsightReplayBuffer(HerReplayBuffer):
             some = pairs[start : start + CHUNK]
             addresses = replay.pairs.address(some)
             parts.append(self.td_errors(self._tensors(replay.read(some), addresses, normalizer)))
-        return TDErrors(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        errors, values = ([getattr(td, name) for td in parts] for name in ("error", "value"))
+        return TDErrors(np.concatenate(errors), np.concatenate(values))
 
     def _no_steps(self) -> Episodes:
         """Room for an episode of every env."""
