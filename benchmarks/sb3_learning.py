@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from typing import Any, NamedTuple
@@ -40,10 +41,9 @@ TASKS = {
             "ent_coef": "auto_0.05",
             "learning_rate": 1e-3,
             "learning_starts": 300,
-            "batch_size": 128,
-            "policy_kwargs": {"net_arch": [64, 64]},
+            "policy_kwargs": {"net_arch": [128, 128]},
         },
-        (1000, 2000, 3000, 4000),
+        (4000, 6000, 8000),
         25,
     ),
     "bit flip, 12 bits, DQN": Task(
@@ -60,7 +60,7 @@ TASKS = {
             "batch_size": 64,
             "policy_kwargs": {"net_arch": [128]},
         },
-        (1000, 2000, 3000, 4000),
+        (1000, 1500, 2000, 3000),
         100,
     ),
 }
@@ -82,9 +82,9 @@ def run() -> dict[str, Any]:
         ("HER", sb3, "", ours.HindsightReplayBuffer, {}),
         ("HPER, two queues", ours, "Prioritized", ours.HindsightReplayBuffer, HPER),
     )
-    for seed in SEEDS:
-        for buffer, package, prefix, kind, settings in players:
-            for name, task in TASKS.items():
+    for group in (players[:2], players[2:]):  # HER by both, then what only ours has
+        for (name, task), seed in itertools.product(TASKS.items(), SEEDS):
+            for buffer, package, prefix, kind, settings in group:
                 learner = getattr(package, prefix + task.learner)
                 row = {"task": name, "buffer": buffer, "seed": seed}
                 rows.append(row | _learn(task, learner, kind, settings, seed))
