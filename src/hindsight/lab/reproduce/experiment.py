@@ -59,7 +59,7 @@ class Measurement:
     """Something to measure that is not a training."""
 
     slug: str
-    what: Literal["replay", "bound", "estimators"]
+    what: Literal["replay", "bound", "estimators", "push_gradient"]
     minutes: float
     """About what it takes."""
     settings: Mapping[str, Any] = field(default_factory=dict)

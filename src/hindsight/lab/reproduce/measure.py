@@ -1,4 +1,5 @@
-"""Measurements that are no trainings: speed of sampling, the bound of Appendix D, estimators."""
+"""Measurements that are no trainings: speed of sampling, the bound of Appendix D, estimators, which
+way the policy gradient pushes."""
 
 from __future__ import annotations
 
@@ -30,6 +31,13 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
             few = (min(trial_steps, *settings["steps"]),)
             settings |= {"steps": few, "compared": few, "batches": 2}
         return estimators.measure(seed, **settings)
+    if entry.what == "push_gradient":
+        from hindsight.lab import push_gradient
+
+        if trial_steps is not None:
+            few = (0, min(trial_steps, 2))
+            settings |= {"steps": few, "compared": few[:1], "batches": push_gradient.GROUPS}
+        return push_gradient.measure(seed, **settings)
     if trial_steps is not None:
         return bound(**(settings | {"steps": trial_steps}), seed=seed, envs=1)
     return bound(**settings, seed=seed)

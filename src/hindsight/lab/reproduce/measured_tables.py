@@ -17,6 +17,8 @@ def table(entry: Measurement, rows: Mapping[int, dict[str, Any]]) -> str:
     values = [row["values"] for row in rows.values()]
     if entry.what == "estimators":
         return _estimators(values)
+    if entry.what == "push_gradient":
+        return _push_gradient(values)
     return _bound(values[0]) if entry.what == "bound" else _speed(values[0])
 
 
@@ -118,6 +120,50 @@ def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
             estimate([v["scores"][i][key] for v in values]) for key in ("sampled", "greedy")
         )
         lines.append(f"- after {row['steps']} steps: {sampled} as it plays, {greedy} greedy")
+    return "\n".join(lines) + "\n"
+
+
+def _push_gradient(values: Sequence[Mapping[str, Any]]) -> str:
+    """What is learnt by exact gradients, then every part of the estimate, by policy."""
+    seeds = f"{len(values)} seed{'s' * (len(values) > 1)}"
+    lines = [
+        f"| learnt by exact gradients ({seeds}) | steps | success at the end | box moved "
+        "| cosine of its way with the way to the goal | nearer to the goal, cells |",
+        "|---" * 6 + "|",
+    ]
+    shown = ("success", "moved", "cosine", "nearer")
+    for i, row in enumerate(values[0]["learnt"]):
+        if row["steps"] == 0 and i > 0:
+            continue
+        name = f"{row['objective']}, {row['by']}" if row["steps"] else "none"
+        cells = (estimate([v["learnt"][i][key] for v in values]) for key in shown)
+        lines.append(f"| {name} | {row['steps']} | {' | '.join(map(str, cells))} |")
+    first = values[0]
+    heading = (
+        "| part | cosine of its expectation with the exact gradient of its own objective "
+        "| with that of the time at the goal, goals not met at the start | of one batch, with its "
+        "own | a step along it changes success by | nearer to the goal by |"
+    )
+    for steps in dict.fromkeys(row["steps"] for row in first["parts"]):
+        lines += [
+            "",
+            f"After {steps} steps of Adam, until first reached:" if steps else "Untrained:",
+        ]
+        lines += ["", heading, "|---" * 6 + "|"]
+        for i, row in enumerate(first["parts"]):
+            if row["steps"] != steps:
+                continue
+            found = {
+                key: [v["parts"][i][key] for v in values]
+                for key in ("own", "wanted", "one", "success", "nearer")
+                if key in row
+            }
+            cells = [str(estimate(found[key])) if key in found else "" for key in found]
+            if "one" not in found:
+                cells.insert(2, "")
+            lines.append(f"| {row['part']} | {' | '.join(cells)} |")
+    episodes, batches = first["episodes"], first["batches"]
+    lines += ["", f"Expectations are means of {batches} batches of {episodes} episodes."]
     return "\n".join(lines) + "\n"
 
 
