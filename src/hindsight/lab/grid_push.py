@@ -80,7 +80,8 @@ class GridPush:
             np.concatenate([pusher, box, box - pusher], axis=1), (*self.shape[:2], 6)
         )
         goal = np.broadcast_to(self.goal[:, None], (*self.shape[:2], 2))
-        return np.concatenate([seen, goal], axis=-1).astype(np.float32) / self.edge
+        found: Floats = (np.concatenate([seen, goal], axis=-1) / self.edge).astype(np.float32)
+        return found
 
     def _number(self, pusher: Array, box: Array) -> Ints:
         """Which state each is; a box that is pushed from over the edge stays there."""
@@ -146,15 +147,14 @@ def pushes(world: GridPush, log_pi: Tensor) -> tuple[Tensor, Tensor]:
     went = (box - starts[:, None]).astype(np.float32)  # [K, S, 2]
     wanted = (world.goal[:, None] - starts).astype(np.float32)  # [G, K, 2]
     far, distance = np.linalg.norm(went, axis=-1), np.linalg.norm(wanted, axis=-1)
-    went, wanted = (
-        x / np.maximum(n, 1e-9)[..., None] for x, n in ((went, far), (wanted, distance))
-    )
+    went /= np.maximum(far, 1e-9)[..., None]
+    wanted /= np.maximum(distance, 1e-9)[..., None]
 
     def one(start: Tensor) -> tuple[Tensor, Tensor]:
         cosine = jnp.einsum("sd,gd->gs", jnp.asarray(went)[start], jnp.asarray(wanted)[:, start])
         moved = jnp.broadcast_to(jnp.asarray(far > 0)[start], cosine.shape).astype(jnp.float32)
-        both = (at_the_end(world, log_pi, x)[:, start] for x in (cosine, moved))
-        return tuple(both)  # type: ignore[return-value]
+        cosine, moved = (at_the_end(world, log_pi, x)[:, start] for x in (cosine, moved))
+        return cosine, moved
 
     cosine, moved = jax.lax.map(one, jnp.arange(len(world.start)))  # [K, G]
     asked = jnp.asarray(distance > 0).T

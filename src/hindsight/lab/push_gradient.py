@@ -177,7 +177,8 @@ class Learner:
     def log_pi(self, flat: Tensor) -> Tensor:
         """Of every move, in every state under every goal [G, S, A]."""
         params: Params = self.unravel(flat)
-        return jax.nn.log_softmax(self.network.apply(params, self.features))
+        logits: Tensor = self.network.apply(params, self.features)
+        return jax.nn.log_softmax(logits)
 
     def gradient(self, flat: Tensor, objective: Objective) -> Tensor:
         return self._gradient(flat, objective.until_reached, objective.skip_achieved)
@@ -428,6 +429,7 @@ def measure(
     compared: tuple[int, ...],
     episodes: int,
     batches: int,
+    parts: tuple[str, ...] = tuple(PARTS),
 ) -> dict[str, Any]:
     """What a network learns by exact `steps`, and every part of the estimate after those that are
     `compared`, all of Adam along the gradient until the goal is first reached."""
@@ -441,7 +443,8 @@ def measure(
     rows = []
     for number, flat in zip(compared, learner.learnt(CUT, "adam", compared), strict=True):
         study = Study(learner, flat, episodes, batches)
-        found = study.rows(PARTS, jax.random.fold_in(jax.random.key(seed), number))
+        chosen = {name: PARTS[name] for name in parts}
+        found = study.rows(chosen, jax.random.fold_in(jax.random.key(seed), number))
         rows += [{"steps": number} | row for row in found]
     return {"episodes": episodes, "batches": batches, "learnt": learnt, "parts": rows}
 

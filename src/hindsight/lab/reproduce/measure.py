@@ -35,8 +35,8 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
         from hindsight.lab import push_gradient
 
         if trial_steps is not None:
-            few = (0, min(trial_steps, 2))
-            settings |= {"steps": few, "compared": few[:1], "batches": push_gradient.GROUPS}
+            settings |= {"steps": (0, min(trial_steps, 2)), "compared": (0,)}
+            settings |= {"batches": push_gradient.GROUPS, "parts": ("returns, pursued goals",)}
         return push_gradient.measure(seed, **settings)
     if trial_steps is not None:
         return bound(**(settings | {"steps": trial_steps}), seed=seed, envs=1)

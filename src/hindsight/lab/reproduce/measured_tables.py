@@ -136,8 +136,8 @@ def _push_gradient(values: Sequence[Mapping[str, Any]]) -> str:
         if row["steps"] == 0 and i > 0:
             continue
         name = f"{row['objective']}, {row['by']}" if row["steps"] else "none"
-        cells = (estimate([v["learnt"][i][key] for v in values]) for key in shown)
-        lines.append(f"| {name} | {row['steps']} | {' | '.join(map(str, cells))} |")
+        cells = [str(estimate([v["learnt"][i][key] for v in values])) for key in shown]
+        lines.append(f"| {name} | {row['steps']} | {' | '.join(cells)} |")
     first = values[0]
     heading = (
         "| part | cosine of its expectation with the exact gradient of its own objective "
@@ -145,23 +145,14 @@ def _push_gradient(values: Sequence[Mapping[str, Any]]) -> str:
         "own | a step along it changes success by | nearer to the goal by |"
     )
     for steps in dict.fromkeys(row["steps"] for row in first["parts"]):
-        lines += [
-            "",
-            f"After {steps} steps of Adam, until first reached:" if steps else "Untrained:",
-        ]
-        lines += ["", heading, "|---" * 6 + "|"]
+        when = f"After {steps} steps of Adam, until first reached" if steps else "Untrained"
+        lines += ["", f"{when}:", "", heading, "|---" * 6 + "|"]
         for i, row in enumerate(first["parts"]):
-            if row["steps"] != steps:
-                continue
-            found = {
-                key: [v["parts"][i][key] for v in values]
-                for key in ("own", "wanted", "one", "success", "nearer")
-                if key in row
-            }
-            cells = [str(estimate(found[key])) if key in found else "" for key in found]
-            if "one" not in found:
-                cells.insert(2, "")
-            lines.append(f"| {row['part']} | {' | '.join(cells)} |")
+            if row["steps"] == steps:
+                keys = ("own", "wanted", "one", "success", "nearer")
+                found = [[v["parts"][i][key] for v in values] if key in row else [] for key in keys]
+                cells = [str(estimate(x)) if x else "" for x in found]
+                lines.append(f"| {row['part']} | {' | '.join(cells)} |")
     episodes, batches = first["episodes"], first["batches"]
     lines += ["", f"Expectations are means of {batches} batches of {episodes} episodes."]
     return "\n".join(lines) + "\n"
