@@ -116,6 +116,8 @@ class OffPolicyConfig(TrainConfig):
     relay_guidance: ShareSchedule = GUIDANCE
     """With relay: probability that, at a step of exploration, the first stage that is not done
     leads."""
+    relay_weight: Positive = 1.0
+    """With relay: how often an episode of an earlier stage is replayed, for each of the last one."""
     agent: OffPolicyAgentConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     priority: PriorityConfig = field(default_factory=PriorityConfig)
@@ -133,6 +135,8 @@ class OffPolicyConfig(TrainConfig):
             )
         if not self.relay and self.relay_guidance != GUIDANCE:
             raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
+        if not self.relay and self.relay_weight != 1.0:
+            raise HindsightError("relay_weight changes nothing without relay: set relay, too")
         if not self.agent.has_actor:
             why = f"as {self.agent.method} has no actor that learns from a batch of its own"
             refuse_changes(self.priority, ("actor_batch",), "priority.", why)

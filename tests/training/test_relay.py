@@ -48,9 +48,9 @@ QUICK: dict[str, Any] = {
 }
 
 
-def relay_of(*goals: RelayGoal, **changes: Any) -> Relay:
+def relay_of(*goals: RelayGoal, weight: float = 1.0, **changes: Any) -> Relay:
     spec = replace(inspect(make(POINT)), relay_goals=goals, **changes)
-    return Relay(spec, OffPolicyConfig(POINT, relay=True))
+    return Relay(spec, OffPolicyConfig(POINT, relay=True, relay_weight=weight))
 
 
 def episodes_of(relay: Relay, count: int, seed: int = 0) -> Episodes:
@@ -111,6 +111,31 @@ def test_goals_never_change_their_stage(seed: int, slots: int, chosen: Any, samp
         assert (np.argmax(sample.batch.goal[..., -2:], axis=-1) == at.slot % 2).all()
         borrowed = (at.goal_slot != at.slot) & (at.goal_time == DESIRED)
         assert (at.goal_slot[borrowed] % 2 == at.slot[borrowed] % 2).all()
+
+
+@pytest.mark.parametrize("moved", [{}, {"moved_share": 0.5}, {"moved_power": 1.0}])
+@pytest.mark.parametrize("chosen", ["sampled", "stored"])
+def test_earlier_stages_are_replayed_by_their_weight(chosen: Any, moved: Any) -> None:
+    if chosen == "stored" and "moved_share" in moved:
+        return
+    relay, rng = relay_of(REACH, weight=0.25), np.random.default_rng(0)
+    config = ReplayConfig(
+        buffer_size=100 * relay.task.horizon,
+        goals_chosen=chosen,
+        replay_k=Schedule.parse(1),
+        **moved,
+    )
+    replay = make_replay(relay.spec, config)
+    episodes = episodes_of(relay, 20)
+    square = np.abs(episodes.observation[..., :2])  # both stages move alike
+    episodes = replace(
+        episodes,
+        achieved_goal=square,
+        observation=np.concatenate([square, episodes.observation[..., 2:]], axis=-1),
+    )
+    replay.push(replay.store(relay.of_every_stage(episodes), 0.0, rng), None)
+    at = replay.sample(10, 1000, 0.0, rng).addresses
+    assert (at.slot % 2 == 0).mean() == pytest.approx(0.2, abs=0.02)
 
 
 def test_success_at_the_task_ends_no_earlier_stage() -> None:
@@ -192,9 +217,8 @@ def test_resumed_is_the_same_as_uncut(preset: str, tmp_path: Path) -> None:
     assert 0 <= cut.metrics[-1]["train/stage_1"] <= 1
 
 
-@pytest.mark.parametrize(
-    "method", ["replayed-ac", *(pytest.param(m, marks=pytest.mark.slow) for m in ("td3", "tqc"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["td3", "sac", "tqc", "replayed-ac"])
 def test_every_agent_learns_stages(method: str, tmp_path: Path) -> None:
     run = hindsight.train(
         "FetchPush-v4",
@@ -223,6 +247,7 @@ def test_goals_of_the_user_are_given_again_on_resume(tmp_path: Path) -> None:
         ("FetchReach-v4", {"relay": True}, "FetchReach-v4 has no relay goals: give the env"),
         ("FetchPushDense-v4", {"relay": True}, "reward of two values"),
         (POINT, {"relay_guidance": 0.3}, "relay_guidance changes nothing without relay"),
+        (POINT, {"relay_weight": 0.3}, "relay_weight changes nothing without relay"),
         (POINT, {"relay": True, "replay.goal_rule": "random"}, "goal_rule cannot be random"),
         (POINT, {"relay_goals": [3]}, "must be a list of hindsight.RelayGoal"),
         (POINT, {"relay_goals": [replace(REACH, desired=lambda o: o[:, :3])]}, r"must be \[n, g\]"),

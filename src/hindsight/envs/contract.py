@@ -76,7 +76,9 @@ class GoalEnvSpec:
     goal_reward: Callable[[Array, Array], Floats] = field(compare=False)
     goal_terminated: Callable[[Array, Array], Bools] | None = field(compare=False)
     relay_goals: tuple[RelayGoal, ...] = field(default=(), compare=False)
-    stages: int = 1  # episodes are stored in groups of so many, one for each stage of a relay
+    stage_weights: tuple[float, ...] = (1.0,)
+    """How often episodes of each stage of a relay are replayed. They are stored in groups, one of
+    each stage."""
 
     def reached(self, achieved: Array, desired: Array) -> Bools:
         """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as

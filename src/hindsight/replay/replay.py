@@ -178,7 +178,9 @@ class HindsightReplay:
                 [new, self.relabel.when_stored(self.pairs, slots, replay_k, progress, rng)]
             )
         power, least = self.config.moved_power, self.config.moved_threshold
-        self.priorities.replace(slots, self.movement.weight(self.storage.size, power, least, slots))
+        weight = self.movement.weight(self.storage.size, power, least, slots)
+        by_stage = self.storage.stage_weight(slots)
+        self.priorities.replace(slots, weight if by_stage is None else by_stage * weight)
         return new
 
     def push(self, pairs: Ints | None, td: TDErrors | None, sampled_at: int | None = None) -> None:

@@ -71,7 +71,8 @@ class UniformSampler:
         self._weighted = False
 
     def stored(self, storage: Storage) -> None:
-        self.index(np.arange(storage.size), storage)
+        slots = np.arange(storage.size)
+        self.index(slots, storage, storage.stage_weight(slots))
 
     def index(self, slots: Ints, storage: Storage, weights: Array | None = None) -> None:
         """Draw from these slots from now on, with weights [len(slots)]."""
@@ -120,6 +121,9 @@ class MovedSampler:
     def stored(self, storage: Storage) -> None:
         size = storage.size
         weight = self.movement.weight(size, self.power, self.threshold) if self.power else None
+        by_stage = storage.stage_weight(np.arange(size))
+        if by_stage is not None:
+            weight = by_stage if weight is None else by_stage * weight
         if self.share == 0:
             self.everything.index(np.arange(size), storage, weight)
             return

@@ -15,11 +15,12 @@ from hindsight.types import Array, Ints
 
 def slot_count(spec: GoalEnvSpec, buffer_size: int) -> int:
     """How many episodes a replay of `buffer_size` transitions holds."""
-    if buffer_size < spec.horizon * spec.stages:
+    if buffer_size < spec.horizon * len(spec.stage_weights):
         raise HindsightError(
             f"replay.buffer_size {buffer_size} is smaller than one episode of {spec.horizon} steps"
         )
-    return buffer_size // spec.horizon // spec.stages * spec.stages
+    stages = len(spec.stage_weights)
+    return buffer_size // spec.horizon // stages * stages
 
 
 COLUMNS = (
@@ -42,7 +43,7 @@ class Storage:
         action = (slots, horizon) if spec.actions.discrete else (slots, horizon, spec.actions.dim)
         goal = spec.goal.shape
         self.slots = slots
-        self.stages = spec.stages
+        self.stage_weights = np.array(spec.stage_weights)
         self.size = 0
         self.next = 0
         self.observation = np.zeros((slots, horizon + 1, spec.observation.dim), np.float32)
@@ -73,7 +74,13 @@ class Storage:
 
     def another(self, slots: Ints, rng: np.random.Generator) -> Ints:
         """For each slot, that of another episode, of the same stage."""
-        return another_episode(slots, self.size, rng, self.stages)
+        return another_episode(slots, self.size, rng, len(self.stage_weights))
+
+    def stage_weight(self, slots: Ints) -> Array | None:
+        """How often the episodes in these slots are replayed, by their stages; None if all are
+        alike."""
+        weights = self.stage_weights
+        return None if (weights == weights[0]).all() else weights[slots % len(weights)]
 
     def goal(self, slots: Ints, times: Ints) -> Array:
         """The goals [n, ...] at the addresses: achieved at a time, or desired where the time is

@@ -52,7 +52,7 @@ class Relay:
                 goal_dtype=np.dtype(np.float64),
                 goal_reward=self._reward,
                 goal_terminated=None if task.goal_terminated is None else self._terminated,
-                stages=self.stages,
+                stage_weights=(config.relay_weight,) * len(self.goals) + (1.0,),
             )
 
     # ------------------------------------------------------------------------------------- storing
