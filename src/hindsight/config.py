@@ -117,7 +117,7 @@ class OffPolicyConfig(TrainConfig):
     """With relay: probability that, at a step of exploration, the first stage that is not done
     leads."""
     relay_weight: Positive = 1.0
-    """With relay: how often an episode of an earlier stage is replayed, for each of the last one."""
+    """With relay: how often an episode of an earlier stage is replayed, per one of the last."""
     agent: OffPolicyAgentConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     priority: PriorityConfig = field(default_factory=PriorityConfig)

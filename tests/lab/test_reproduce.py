@@ -25,6 +25,7 @@ ONE = {
     "table": "reach-single-4-512-paper",
     "push": "selected",
     "half_hour": "slide",
+    "cheaper": "push-relay",
     "ablation": "met",
     "ablation_bits": "unprioritised",
     "ratio": "reach-long",
