@@ -317,3 +317,16 @@ def test_a_model_learns_to_predict_td_errors() -> None:
     seen = jax.tree.map(lambda x: x[0], batches)
     predicted = model.evaluate(state, SCALE, seen)
     assert np.corrcoef(np.log(predicted.error), np.log(td.error[0]))[0, 1] > 0.98
+
+
+def test_fourier_features_are_inputs_of_the_network_and_of_who_acts() -> None:
+    shapes = Shapes(2, 2, Actions(choices=3), 0.9)
+    agent = DQN(DQNConfig(net_arch=(8,), fourier_features=2), shapes)
+    state = agent.init(KEY)
+    kernel = state.network["params"]["Dense_0"]["kernel"]
+    assert kernel.shape == (4 * (1 + 2 * 2), 8)
+    rng = np.random.default_rng(0)
+    observation, goal = (rng.standard_normal((64, 2)).astype(np.float32) for _ in range(2))
+    values = agent.values(state.network, state.scale, observation, goal)
+    acted = agent.actor(state)(observation, goal)
+    np.testing.assert_array_equal(acted, np.argmax(values, axis=-1))

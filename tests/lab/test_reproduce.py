@@ -31,6 +31,7 @@ ONE = {
     "ratio": "reach-long",
     "baselines": "push",
     "paper_reach": "base",
+    "rooms": "none",
     "rank_speed": "replay",
     "policy_gradients": "bits-8",
     "learners": "bits-a2c-none",

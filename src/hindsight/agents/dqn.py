@@ -21,7 +21,7 @@ from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
-from hindsight.settings import RateSchedule, ShareSchedule
+from hindsight.settings import CountOrZero, RateSchedule, ShareSchedule
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -34,6 +34,9 @@ class DQNConfig(QLearningConfig):
     """Choose the next action by the online network and value it by the target network."""
     learning_rate: RateSchedule = Schedule.parse(1e-3)
     loss: Literal["squared", "huber"] = "huber"
+    fourier_features: CountOrZero = 0
+    """The network also sees sin and cos of 1 to this many times observation and goal: for values
+    with sharp edges, as at walls."""
     random_actions: ShareSchedule = Schedule("linear", (0.5, 0.05, 0.5))
     """Share of actions drawn uniformly at random while exploring (epsilon)."""
 
@@ -62,9 +65,9 @@ class DQN(OffPolicyAgent):
         return self.network(self.shapes.actions.choices, layer_norm=self.config.layer_norm)
 
     def init(self, key: Tensor) -> DQNState:
-        network = self._network.init(
-            key, jnp.zeros((1, self.shapes.observation + self.shapes.goal))
-        )
+        inputs = self.shapes.observation + self.shapes.goal
+        inputs *= 1 + 2 * self.config.fourier_features
+        network = self._network.init(key, jnp.zeros((1, inputs)))
         optimizer = optax.scale_by_adam().init(network)
         updates, rates = jnp.zeros((), jnp.int32), Rates(np.float32(0))
         return DQNState(
@@ -131,7 +134,9 @@ class DQN(OffPolicyAgent):
         return state.network
 
     def actor_shape(self) -> ActorShape:
-        return self.shapes.actor_shape("argmax", self.config)
+        return self.shapes.actor_shape(
+            "argmax", self.config, fourier_features=self.config.fourier_features
+        )
 
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         """Greedy actions, or, for a share of the rows, uniformly random ones."""
