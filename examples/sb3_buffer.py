@@ -29,7 +29,10 @@ def main(env: str = "FetchReach-v4", steps: int = 10_000, episodes: int = 50) ->
             "priority": {"sampling": "rank", "queues": "two_queues"},
         },
         gamma=0.95,
+        learning_rate=1e-3,
+        ent_coef="auto_0.05",
         learning_starts=100,
+        policy_kwargs={"net_arch": [128, 128]},
         seed=0,
     )
     model.learn(steps)
