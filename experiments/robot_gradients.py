@@ -3,7 +3,7 @@
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
 REACH, PUSH = "FetchReach-v4", "FetchPush-v4"
-LEARNERS = ("a2c", "a3c", "ppo", "trpo")
+LEARNERS = ("a2c", "a3c", "ppo", "trpo", "hpg")
 
 EXPERIMENT = Experiment(
     order=13,
@@ -14,13 +14,16 @@ EXPERIMENT = Experiment(
             Training(f"reach-{method}", REACH, method=method, label=f"FetchReach, {method}")
             for method in LEARNERS
         ),
-        Training(
-            "reach-ppo-none",
-            REACH,
-            method="ppo",
-            settings={"agent.hindsight": False},
-            label="FetchReach, ppo without hindsight",
-            main=False,
+        *(
+            Training(
+                f"reach-{method}-none",
+                REACH,
+                method=method,
+                settings={"agent.hindsight": False},
+                label=f"FetchReach, {method} without hindsight",
+                main=False,
+            )
+            for method in LEARNERS
         ),
         Training("push-trpo", PUSH, method="trpo", label="FetchPush, trpo", seeds=(0,), main=False),
         Training(

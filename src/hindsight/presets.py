@@ -263,6 +263,24 @@ TABLE: tuple[Row, ...] = (
     # leave most; those need advantages, which HPG does not have.
     Row(WITH_CRITIC, {"agent.estimator": "step"}, envs=OBJECTS),
     Row(("trpo",), {"agent.max_kl": 2e-3}, envs=OBJECTS),
+    # Every step at the goal counts: an objective that is cut where the goal is first reached is best
+    # served by pushing past it (docs/notes/policy-gradient-sign.md). Nothing here learns it yet.
+    Row(
+        ON_POLICY,
+        {
+            "steps": 1_000_000,
+            "num_envs": 64,
+            "eval_every": 20,
+            "eval_episodes": 100,
+            "agent.net_arch": (64, 64),
+            "agent.goals": 32,
+            "agent.spread": True,
+            "agent.skip_achieved": True,
+            "agent.init_std": 1.0,
+        },
+        envs=("hindsight/PointPush",),
+    ),
+    Row(("hpg",), {"agent.learning_rate": 3e-3}, envs=("hindsight/PointPush",)),
     # ------------------------------------------------------ policy gradients in bit flip and rooms
     Row(
         ON_POLICY,

@@ -39,6 +39,7 @@ ONE = {
     "bound": "trpo",
     "estimators": "four-rooms",
     "push_gradient": "grid",
+    "point_push_gradients": "hpg-none",
     "point_push": "uniform",
 }
 
