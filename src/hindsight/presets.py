@@ -263,7 +263,7 @@ TABLE: tuple[Row, ...] = (
     # leave most; those need advantages, which HPG does not have.
     Row(WITH_CRITIC, {"agent.estimator": "step"}, envs=OBJECTS),
     Row(("trpo",), {"agent.max_kl": 2e-3}, envs=OBJECTS),
-    # Every step at the goal counts: an objective that is cut where the goal is first reached is best
+    # Every step at the goal counts: cut where the goal is first reached, the objective is best
     # served by pushing past it (docs/notes/policy-gradient-sign.md). Nothing here learns it yet.
     Row(
         ON_POLICY,
