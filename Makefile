@@ -18,7 +18,7 @@ demo: setup
 	@$(BIN)/hindsight demo
 
 test: setup lint browser
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 test-slow: integrations
 	$(BIN)/pytest -m slow

@@ -11,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -23,10 +23,11 @@ from benchmarks.rates import compared
 from benchmarks.simulation import Round, bare, passed_through, rounds
 from hindsight.agents.ddpg import DDPGConfig
 from hindsight.api import describe
+from hindsight.collect import Collector
 from hindsight.config import OffPolicyConfig
 from hindsight.envs.batch import make_batch
 from hindsight.envs.make import factory
-from hindsight.training.off_policy import OffPolicy
+from hindsight.training.loops import off_policy
 from hindsight.training.run import machine, versions
 
 ENV, NUM = "FetchPush-v4", 32
@@ -53,7 +54,10 @@ def ours(shares: dict[str, float]) -> Iterator[Round]:
     make_env = factory(ENV)
     spec = describe(ENV, make_env)
     envs = make_batch(make_env, spec, NUM)
-    with closing(OffPolicy(config, spec, envs).train()) as training:
+    with (
+        ExitStack() as stack,
+        closing(off_policy(config, spec, Collector(envs, spec), stack).train()) as training,
+    ):
         for _ in range(WARM_UP):
             last = next(training)
 

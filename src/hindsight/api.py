@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from hindsight.collect import Collector
 from hindsight.config import TrainConfig, config_of
+from hindsight.distributed.loop import OnRay, make_distributed_loop
 from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
@@ -60,6 +61,9 @@ def train(
     logger: Logger | LoggerName | None = None,
     quiet: bool = False,
     checkpoint_to: str | None = None,
+    ray: str | None = None,
+    collectors: int | None = None,
+    asynchronous: bool = False,
     **settings: Any,
 ) -> Run:
     """Train on a goal env and return the run.
@@ -76,6 +80,10 @@ def train(
     `callbacks` are called with the `Progress` after every cycle; one that returns True stops the
     training. `logger` is "wandb" or "mlflow", or a function of metrics and step
     (docs/tracking.md).
+
+    With `ray`, episodes are played by `collectors` on a Ray cluster: "local" starts one on this
+    machine, "auto" is the one that this machine is part of, or give its "HOST:PORT". What is
+    learnt is the same, unless they are `asynchronous`: docs/cluster.md.
     """
     named = {
         "seed": seed,
@@ -112,8 +120,26 @@ def train(
             f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}"
         )
     return train_config(
-        config, spec, make_env, run_dir, callbacks, logger, quiet, checkpoint_to=checkpoint_to
+        config,
+        spec,
+        make_env,
+        run_dir,
+        callbacks,
+        logger,
+        quiet,
+        checkpoint_to=checkpoint_to,
+        how=on_ray(ray, collectors, asynchronous),
     )
+
+
+def on_ray(ray: str | None, collectors: int | None, asynchronous: bool) -> OnRay | None:
+    """How a training is distributed; None if it is not."""
+    if ray is not None:
+        return OnRay(ray, collectors, asynchronous)
+    if collectors is not None or asynchronous:
+        what = "collectors" if collectors is not None else "asynchronous"
+        raise HindsightError(f'{what} changes nothing without ray: add --ray, or ray="local"')
+    return None
 
 
 def describe(
@@ -151,6 +177,7 @@ def train_config(
     quiet: bool = False,
     reopened: Reopened | None = None,
     checkpoint_to: str | None = None,
+    how: OnRay | None = None,
 ) -> Run:
     """Train with a complete config: a new run in `run_dir`, or one that was reopened.
 
@@ -165,7 +192,11 @@ def train_config(
     config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
-        loop = make_loop(config, spec, make_env, stack)
+        loop = (
+            make_loop(config, spec, make_env, stack)
+            if how is None
+            else make_distributed_loop(config, spec, make_env, how, stack)
+        )
         if resumed is not None:
             restore(loop.state, resumed)
         run = Run.create(config, run_dir) if reopened is None else reopened.run
@@ -189,6 +220,9 @@ def resume(
     quiet: bool = False,
     trust: bool = False,
     checkpoint_to: str | None = None,
+    ray: str | None = None,
+    collectors: int | None = None,
+    asynchronous: bool = False,
 ) -> Run:
     """Resume a stopped run from its newest intact checkpoint, as if it had not been stopped, and
     return it.
@@ -198,8 +232,10 @@ def resume(
     trained on a function or an object instead of an id needs it again, as `env`, and so do
     `relay_goals` that were given. With `trust`, a run that was not made here may import the
     module that its env names. With `checkpoint_to`, the address of its copies, it goes on from
-    the newest checkpoint here or there; `run` need not exist.
+    the newest checkpoint here or there; `run` need not exist. `ray`,
+    `collectors` and `asynchronous` are those of `train`, whatever the run was begun with.
     """
+    how = on_ray(ray, collectors, asynchronous)
     mirror = Mirror(checkpoint_to) if checkpoint_to else None
     with reopen(Path(run), steps, mirror) as found:
         if found.is_done:
@@ -210,7 +246,7 @@ def resume(
         make_env = factory(config.env if env is None else env, config.env_kwargs)
         spec = describe(config.env, make_env, config.max_episode_steps, relay_goals)
         return train_config(
-            config, spec, make_env, None, callbacks, logger, quiet, found, checkpoint_to
+            config, spec, make_env, None, callbacks, logger, quiet, found, checkpoint_to, how
         )
 
 

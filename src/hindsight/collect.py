@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from hindsight.envs.batch import EnvBatch, Frame
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
+from hindsight.saving.tree import Saveable
 from hindsight.types import Array, Floats
 
 Act = Callable[[Floats, Floats], Array | tuple[Array, Floats]]
@@ -25,6 +26,19 @@ ATTEMPTS = 3
 """How often episodes are played again if not one of them is left."""
 
 
+class Collecting(Protocol):
+    """Plays one episode per seed: in this process (`Collector`), or in many (`distributed/`)."""
+
+    @property
+    def envs(self) -> Saveable:
+        """What a checkpoint keeps of the envs."""
+
+    def collect(self, act: Act, seeds: Sequence[int]) -> Episodes: ...
+
+    def metrics(self) -> dict[str, float]:
+        """Of the collection itself."""
+
+
 class Collector:
     """Plays one episode per seed, `envs.num_envs` at a time. Episodes whose simulation failed
     are left out."""
@@ -33,18 +47,20 @@ class Collector:
         self.envs = envs
         self.spec = spec
 
+    def metrics(self) -> dict[str, float]:
+        return {}
+
     def collect(self, act: Act, seeds: Sequence[int]) -> Episodes:
         size = self.envs.num_envs
         for _ in range(ATTEMPTS):
-            rounds = [self._round(act, seeds[i : i + size]) for i in range(0, len(seeds), size)]
+            rounds = [self.play(act, seeds[i : i + size]) for i in range(0, len(seeds), size)]
             episodes = Episodes.concatenate(rounds)
             if len(episodes):
                 return episodes
-        raise HindsightError(
-            f"{self.spec.id}: all {len(seeds)} simulations failed, {ATTEMPTS} times in a row"
-        )
+        raise all_failed(self.spec, seeds)
 
-    def _round(self, act: Act, seeds: Sequence[int]) -> Episodes:
+    def play(self, act: Act, seeds: Sequence[int]) -> Episodes:
+        """One round of at most `envs.num_envs` episodes."""
         n, horizon, spec = len(seeds), self.spec.horizon, self.spec
         frame = self.envs.reset(seeds)
         goal = spec.goal(frame.desired_goal)
@@ -81,6 +97,12 @@ class Collector:
             observation, achieved, desired, action, reward, terminated, success, length, log_prob
         )
         return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
+
+
+def all_failed(spec: GoalEnvSpec, seeds: Sequence[int]) -> HindsightError:
+    return HindsightError(
+        f"{spec.id}: all {len(seeds)} simulations failed, {ATTEMPTS} times in a row"
+    )
 
 
 def _ended(frame: Frame) -> Array:

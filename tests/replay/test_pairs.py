@@ -99,3 +99,28 @@ def test_an_empty_alternate_queue_is_not_asked() -> None:
     queues = Queues("rank", 0.7, 10, 20, True, True)
     queues.set(np.arange(10), np.ones(10))
     assert (queues.sample(50, 4.0, np.random.default_rng(0))[0] < 10).all()
+
+
+@settings(deadline=None)
+@given(st.sampled_from(RULES), st.integers(1, 9), st.floats(0, 5), st.integers(0, 99))
+def test_pairs_of_another_replay_keep_their_step_and_goal(
+    rule: Any, horizon: int, replay_k: float, seed: int
+) -> None:
+    """Found in a replay of the new episodes only, stored in any slots of a larger one."""
+    rng = np.random.default_rng(seed)
+    small, large = (Pairs(slots, horizon, rule, replay_k) for slots in (3, 7))
+    lengths, slots = rng.integers(1, horizon + 1, 3), rng.permutation(7)[:3]
+    ids = np.concatenate(
+        [
+            small.actual_of(np.arange(3), lengths),
+            small.alternate_of(np.arange(3), lengths, replay_k),
+        ]
+    )
+    small.set_goals(
+        ids[ids >= small.actual], rng.integers(0, horizon + 1, (ids >= small.actual).sum())
+    )
+    there, here = large.address(large.add(small.places(ids), slots)), small.address(ids)
+    assert np.array_equal(there.slot, slots[here.slot])
+    assert np.array_equal(there.goal_slot, slots[here.goal_slot])
+    assert np.array_equal(there.step, here.step)
+    assert np.array_equal(there.goal_time, here.goal_time)

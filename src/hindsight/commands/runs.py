@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.commands.train import LOGGERS
 from hindsight.errors import HindsightError, needs_report, printable
 from hindsight.integrations import LoggerName
@@ -42,7 +43,7 @@ def finish(run: Run, quiet: bool) -> int:
 
 
 @dataclass
-class Resume:
+class Resume(CollectorOptions, RayOption):
     """Resume a stopped run, as if it had not been stopped."""
 
     run_path: Annotated[Path, Positional, arg(metavar="RUN")]
@@ -67,17 +68,16 @@ class Resume:
             from hindsight import api
 
             stop.check()
-            return finish(
-                api.resume(
-                    self.run_path,
-                    steps=self.steps,
-                    logger=self.track,
-                    quiet=self.quiet,
-                    trust=self.trust,
-                    checkpoint_to=self.checkpoint_to,
-                ),
-                self.quiet,
+            run = api.resume(
+                self.run_path,
+                steps=self.steps,
+                logger=self.track,
+                quiet=self.quiet,
+                trust=self.trust,
+                checkpoint_to=self.checkpoint_to,
+                **on_ray(self, self),
             )
+            return finish(run, self.quiet)
 
 
 @dataclass

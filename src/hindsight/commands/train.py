@@ -12,6 +12,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from hindsight.agents.registry import OFF_POLICY, ON_POLICY
+from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
@@ -50,8 +51,6 @@ class TrainOptions:
     """Env steps to train for."""
     batch_size: Annotated[int | None, _option("INT")] = None
     """Transitions per update."""
-    gradient_steps: Annotated[int | None, _option("INT")] = None
-    """Updates after each collection."""
     replay_k: Annotated[str | None, _option("SCHEDULE")] = None
     """Alternate goals per actual goal; 0 turns hindsight off."""
     gamma: Annotated[float | None, _option("FLOAT")] = None
@@ -73,7 +72,6 @@ class TrainOptions:
 COMMON = {
     "steps": "steps",
     "batch_size": "batch_size",
-    "gradient_steps": "gradient_steps",
     "replay_k": "replay.replay_k",
     "gamma": "agent.gamma",
     "net_arch": "agent.net_arch",
@@ -84,7 +82,7 @@ COMMON = {
 
 
 @dataclass
-class Train(TrainOptions):
+class Train(RayOption, TrainOptions):
     """Train on a goal env. Options not given come from the env's preset."""
 
     seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None
@@ -120,6 +118,7 @@ class Train(TrainOptions):
                 logger=self.track,
                 quiet=self.quiet,
                 checkpoint_to=self.checkpoint_to,
+                how=api.on_ray(**on_ray(self, wanted.collecting)),
             )
             return finish(run, self.quiet)
 
@@ -131,6 +130,7 @@ class Wanted:
     config: TrainConfig
     spec: GoalEnvSpec
     make_env: EnvFactory
+    collecting: CollectorOptions
 
 
 def read(
@@ -144,6 +144,9 @@ def read(
     from hindsight.settings import flatten, with_settings
     from hindsight.training.run import read_config
 
+    collecting = CollectorOptions()
+    if isinstance(options, RayOption):
+        collecting, more = parse(CollectorOptions, more, prog, collecting)
     more, env_kwargs = take_env_kwargs(more)
     base = read_config(options.config.resolve()) if options.config else None
     given_env = (
@@ -191,7 +194,7 @@ def read(
     refuse_unknown(unknown, flatten(config) | COMMON, prog)
     if config.max_episode_steps != limit:
         spec = api.describe(env, make_env, config.max_episode_steps)
-    return Wanted(config, spec, make_env)
+    return Wanted(config, spec, make_env, collecting)
 
 
 def _require_named(directory: Path, env: str, env_kwargs: dict[str, Any]) -> None:

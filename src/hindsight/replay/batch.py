@@ -3,9 +3,12 @@ stored."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from hindsight.replay.pairs import Addresses
+import numpy as np
+
+from hindsight.replay.pairs import Addresses, Places
 from hindsight.types import Ints, Tensor
 
 
@@ -51,3 +54,29 @@ class Sample(NamedTuple):
     addresses: Addresses  # [U, B]
     pairs: Ints | None  # [U, B] numbers of the prioritised pairs; None: there are none
     sampled_at: int  # how many times episodes had been stored
+
+
+class NewPairs(NamedTuple):
+    """The pairs of new episodes, found where those were played: with goals and TD errors."""
+
+    places: Places
+    td: TDErrors | None  # None: they get the largest priority
+
+    @staticmethod
+    def concatenate(parts: Sequence[NewPairs], episodes: Sequence[int]) -> NewPairs:
+        """Those of several parts of so many episodes."""
+        before = np.cumsum([0, *episodes[:-1]])
+        places = [
+            part.places._replace(episode=part.places.episode + first)
+            for part, first in zip(parts, before, strict=True)
+        ]
+        errors = [part.td for part in parts if part.td is not None]
+        return NewPairs(
+            Places(*map(np.concatenate, zip(*places, strict=True))),
+            TDErrors(*map(_joined, zip(*errors, strict=True))) if errors else None,
+        )
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Any:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None

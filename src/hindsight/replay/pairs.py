@@ -55,6 +55,17 @@ def goal_number(rule: GoalNumbers, step: Array, length: Array, replay_k: float) 
     return np.rint(shares[rule] * replay_k).astype(np.int64)
 
 
+class Places(NamedTuple):
+    """The pairs of new episodes, whose number depends on where those are stored; arrays [n].
+
+    A place below T is a step with the actual goal; from T on, they are the alternate pairs.
+    """
+
+    episode: Array
+    place: Array
+    goal_time: Array  # when the goal was achieved, or DESIRED
+
+
 class Pairs:
     """The pairs of `slots` episodes of at most `horizon` steps, with room for up to `replay_k`
     goals on average. An episode keeps `borrowed` goals of others."""
@@ -90,6 +101,27 @@ class Pairs:
         step = np.where(alternate, self._step_of[number % self.per_episode], ids % self.horizon)
         goal_time = np.where(alternate, self._goal_time[number], DESIRED)
         return Addresses(slot, step, slot, goal_time)
+
+    def places(self, ids: Ints) -> Places:
+        """The pairs of episodes, by slot and their place there."""
+        alternate = ids >= self.actual
+        number = np.where(alternate, ids - self.actual, ids)
+        size = np.where(alternate, self.per_episode, self.horizon)
+        place = number % size + np.where(alternate, self.horizon, 0)
+        goal_time = np.full_like(ids, DESIRED)
+        goal_time[alternate] = self._goal_time[number[alternate]]
+        return Places(*(part.astype(np.int32) for part in (number // size, place, goal_time)))
+
+    def add(self, places: Places, slots: Ints) -> Ints:
+        """The numbers of pairs whose episodes are now in these slots; their goals are set."""
+        slot, alternate = slots[places.episode], places.place >= self.horizon
+        ids: Ints = np.where(
+            alternate,
+            self.actual + slot * self.per_episode + places.place - self.horizon,
+            slot * self.horizon + places.place,
+        )
+        self.set_goals(ids[alternate], places.goal_time[alternate])
+        return ids
 
     def of_slots(self, slots: Ints) -> Ints:
         """All pairs that these slots have room for."""

@@ -16,7 +16,7 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, RULES
-from hindsight.replay.batch import Batch, Fresh, Sample, TDErrors
+from hindsight.replay.batch import Batch, Fresh, NewPairs, Sample, TDErrors
 from hindsight.replay.pairs import Addresses, GoalNumbers, Pairs
 from hindsight.replay.priorities import Priorities, PriorityConfig
 from hindsight.replay.relabel import Relabel
@@ -152,12 +152,16 @@ class HindsightReplay:
     # ------------------------------------------------------------------------------------- storing
 
     def store(
-        self, episodes: Episodes, progress: float = 0.0, rng: np.random.Generator | None = None
+        self,
+        episodes: Episodes,
+        progress: float = 0.0,
+        rng: np.random.Generator | None = None,
+        known: NewPairs | None = None,
     ) -> Ints:
         """Store episodes and return the numbers of their new pairs, which wait to be pushed; none
         if nothing is.
 
-        `rng` chooses the goals that are chosen when stored.
+        `rng` chooses the goals that are chosen when stored, unless the pairs are known already.
         """
         slots = self.storage.add(episodes)
         self.movement.add(slots, episodes)
@@ -166,8 +170,15 @@ class HindsightReplay:
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
         if self.pairs is None or self.priorities is None:
             return np.zeros(0, np.int64)
+        if known is not None and len(slots) < len(episodes):
+            raise HindsightError(
+                f"replay.buffer_size holds {len(slots)} episodes, fewer than the "
+                f"{len(episodes)} of one cycle: make it larger"
+            )
         new = self.pairs.actual_of(slots, self.storage.length[slots])
-        if self.stored_goals:
+        if known is not None:
+            new = self.pairs.add(known.places, slots)
+        elif self.stored_goals:
             if rng is None:
                 raise HindsightError(
                     "goals are chosen when stored, which needs a random generator: store(..., "
@@ -182,6 +193,10 @@ class HindsightReplay:
         by_stage = self.storage.stage_weight(slots)
         self.priorities.replace(slots, weight if by_stage is None else by_stage * weight)
         return new
+
+    def new_pairs(self, pairs: Ints, td: TDErrors | None) -> NewPairs | None:
+        """What another replay needs to store the same pairs; None if there are no pairs."""
+        return None if self.pairs is None else NewPairs(self.pairs.places(pairs), td)
 
     def push(self, pairs: Ints | None, td: TDErrors | None, sampled_at: int | None = None) -> None:
         """Push pairs into the queues by their TD errors; new ones without TD errors get the largest

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hindsight.collect import Act, Collector, episode_seeds
+from hindsight.collect import Act, Collecting, episode_seeds
 from hindsight.episodes import Episodes
 
 
@@ -31,7 +31,7 @@ watched afterwards."""
 
 
 def evaluate(
-    collector: Collector, act: Act, episodes: int, seed: int, stream: int = FRESH
+    collector: Collecting, act: Act, episodes: int, seed: int, stream: int = FRESH
 ) -> Evaluation:
     """Play `episodes` episodes with `act`. Their starts depend on seed and stream only."""
     return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)), episodes)

@@ -4,25 +4,31 @@ the collector."""
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from typing import Protocol
 
 from hindsight.agents.a2c import A3CConfig
-from hindsight.agents.registry import make_agent
+from hindsight.agents.agent import OffPolicyAgent
+from hindsight.agents.registry import make_agent, make_off_policy_agent
+from hindsight.collect import Collecting, Collector
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
 from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv, in_jax
 from hindsight.envs.make import EnvFactory
 from hindsight.errors import HindsightError
+from hindsight.replay.replay import HindsightReplay, make_replay
 from hindsight.replay.storage import slot_count
 from hindsight.saving.tree import Learning
 from hindsight.training.asynchronous import Asynchronous
 from hindsight.training.in_jax import InJax
+from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.off_policy import OffPolicy
 from hindsight.training.on_policy import OnPolicy
 from hindsight.training.progress import Progress
+from hindsight.training.relay import Relay
+from hindsight.training.rollouts import Rollouts
 
 
 class Loop(Protocol):
@@ -48,9 +54,7 @@ def make_loop(
 
     if isinstance(config, OffPolicyConfig):
         slot_count(spec, config.replay.buffer_size)
-        loop = OffPolicy(config, spec, envs(config.workers))
-        stack.callback(loop.rollouts.close)
-        return loop
+        return off_policy(config, spec, Collector(envs(config.workers), spec), stack)
     assert isinstance(config, OnPolicyConfig)
     twin = _twin(config, spec, make_env)
     if isinstance(config.agent, A3CConfig):
@@ -60,6 +64,30 @@ def make_loop(
     if twin is not None:
         return InJax(config, spec, twin)
     return OnPolicy(config, spec, envs(config.workers))
+
+
+MakeRollouts = Callable[[OffPolicyAgent, HindsightReplay, InitialPriorities], Rollouts]
+
+
+def off_policy(
+    config: OffPolicyConfig,
+    spec: GoalEnvSpec,
+    collector: Collecting,
+    stack: ExitStack,
+    make_rollouts: MakeRollouts | None = None,
+) -> OffPolicy:
+    """The off-policy loop, put together from its parts, on episodes of this collector."""
+    relay = Relay(spec, config)
+    agent = make_off_policy_agent(config.agent, relay.spec, config.priority.needs_frozen)
+    replay = make_replay(relay.spec, config.replay, config.priority)
+    priorities = InitialPriorities(config, agent)
+    rollouts = (
+        make_rollouts(agent, replay, priorities)
+        if make_rollouts
+        else Rollouts(config, spec, relay.guided(agent), collector)
+    )
+    stack.callback(rollouts.close)
+    return OffPolicy(config, relay, agent, replay, priorities, rollouts)
 
 
 def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> JaxEnv | None:

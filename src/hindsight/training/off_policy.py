@@ -16,15 +16,12 @@ import jax
 import numpy as np
 
 from hindsight.acting import Actor
-from hindsight.agents.registry import make_off_policy_agent
-from hindsight.collect import Collector
+from hindsight.agents.agent import OffPolicyAgent
 from hindsight.config import OffPolicyConfig
-from hindsight.envs.batch import EnvBatch
-from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.networks import average
 from hindsight.normalizer import Normalizer
-from hindsight.replay.replay import make_replay
+from hindsight.replay.replay import HindsightReplay
 from hindsight.training.guard import check_episodes, check_losses, check_parameters
 from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.progress import Progress, Reporter, Score, by_collector, collected
@@ -41,19 +38,23 @@ UPDATES = 0x5EED
 class OffPolicy:
     """An agent, a replay and a collector, and the loop that ties them together."""
 
-    def __init__(self, config: OffPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> None:
+    def __init__(
+        self,
+        config: OffPolicyConfig,
+        relay: Relay,
+        agent: OffPolicyAgent,
+        replay: HindsightReplay,
+        initial_priorities: InitialPriorities,
+        rollouts: Rollouts,
+    ) -> None:
         self.config = config
-        self.spec = spec
-        self.relay = Relay(spec, config)
-        self.agent = make_off_policy_agent(
-            config.agent, self.relay.spec, config.priority.needs_frozen
-        )
-        self.replay = make_replay(self.relay.spec, config.replay, config.priority)
-        self.initial_priorities = InitialPriorities(config, self.agent)
-        self.normalizer = Normalizer.of(self.relay.spec, config.agent)
-        self.collector = Collector(envs, spec)
-        self.rollouts = Rollouts(config, spec, self.relay.guided(self.agent), self.collector)
-        self.reporter = Reporter(config, spec, self._score)
+        self.relay = relay
+        self.agent = agent
+        self.replay = replay
+        self.initial_priorities = initial_priorities
+        self.normalizer = Normalizer.of(relay.spec, config.agent)
+        self.rollouts = rollouts
+        self.reporter = Reporter(config, relay.task, self._score)
         learner = self.agent.init(jax.random.key(config.seed))
         self.averaged = Tree(self.agent.actor(learner).params)
         self.generator = SavedGenerator(config.seed)
@@ -65,7 +66,7 @@ class OffPolicy:
             initial_priorities=self.initial_priorities,
             rollouts=self.rollouts,
             rng=self.generator,
-            envs=envs,
+            envs=rollouts.collector.envs,
         )
 
     def train(self) -> Generator[Progress]:
@@ -77,12 +78,11 @@ class OffPolicy:
             now.clock,
             jax.random.fold_in(jax.random.key(config.seed), UPDATES),
         )
-        actor = agent.actor(now.learner)
         while now.step < config.steps:
             progress = now.step / config.steps
 
             # "Observe trajectory T". With overlap it was begun a cycle ago, by the actor of then.
-            episodes = self.rollouts.take(now.cycle + 1, actor, progress)
+            episodes, known = self.rollouts.take(now.cycle + 1, now.learner, progress)
             check_episodes(episodes, now.step)
             now.cycle += 1
             now.step += episodes.transitions
@@ -93,16 +93,19 @@ class OffPolicy:
                 self.normalizer.add(staged)
             now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             if config.overlap and now.step < config.steps:
-                self.rollouts.begin(
-                    now.cycle + 1, agent.actor(now.learner), now.step / config.steps
-                )
+                self.rollouts.begin(now.cycle + 1, now.learner, now.step / config.steps)
 
             # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
             # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
             # whose default follows the paper's published code.
-            pairs = replay.store(staged, progress, rng)
+            pairs = replay.store(staged, progress, rng, known)
             # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": `td_errors` of the agent.
-            new_td = self.initial_priorities.td_errors(now.learner, replay, pairs)
+            # Collectors on other machines may have done both (distributed/).
+            new_td = (
+                self.initial_priorities.td_errors(now.learner, replay, pairs)
+                if known is None
+                else known.td
+            )
             # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
             # replay/priorities.py.
             replay.push(pairs, new_td)
@@ -145,7 +148,7 @@ class OffPolicy:
     def _score(self, actor: Actor) -> Score:
         self.rollouts.wait()  # they use the same envs
         self.state.clock.lap("collect")
-        return by_collector(self.config, self.collector)(actor)
+        return by_collector(self.config, self.rollouts.collector)(actor)
 
     def _collected(self, episodes: Episodes) -> dict[str, float]:
         moved = np.mean(episodes.distance_moved() > self.config.replay.moved_threshold)
@@ -156,4 +159,5 @@ class OffPolicy:
                 "train/moved": float(moved),
                 "train/dropped": float(self.state.dropped),
             }
+            | self.rollouts.metrics()
         )

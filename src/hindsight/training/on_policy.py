@@ -53,7 +53,7 @@ class OnPolicy:
             progress = now.step / config.steps
 
             # Collect episodes with the policy as it is, drawing its actions.
-            episodes = self.rollouts.take(now.cycle + 1, agent.actor(now.learner), progress)
+            episodes, _ = self.rollouts.take(now.cycle + 1, now.learner, progress)
             check_episodes(episodes, now.step)
             now.cycle += 1
             now.step += episodes.transitions

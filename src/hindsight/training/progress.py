@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hindsight.acting import Actor
-from hindsight.collect import Collector
+from hindsight.collect import Collecting
 from hindsight.config import TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
@@ -70,7 +70,7 @@ class Reporter:
         )
 
 
-def by_collector(config: TrainConfig, collector: Collector) -> Callable[[Actor], Score]:
+def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor], Score]:
     """Evaluation by greedy episodes that a collector plays."""
 
     def score(actor: Actor) -> Score:

@@ -30,6 +30,8 @@ from hindsight.types import Array, Bools, Floats, Ints
 class Explores(Protocol):
     """What has an exploring policy: an agent, or one that is guided."""
 
+    def actor(self, state: Any) -> Actor: ...
+
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act: ...
 
 
@@ -175,6 +177,9 @@ class Guided:
     relay: Relay
     agent: Explores
     guidance: Schedule
+
+    def actor(self, state: Any) -> Actor:
+        return self.agent.actor(state)
 
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         explore, leads = self.agent.explorer(actor, progress, rng), self.guidance(progress)

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hindsight.acting import Actor
-from hindsight.collect import Collector, episode_seeds
+from hindsight.collect import Collecting, episode_seeds
 from hindsight.config import TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
+from hindsight.replay.batch import NewPairs
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.training.evaluate import TRAINING
 from hindsight.training.relay import Explores
@@ -23,12 +24,20 @@ PLAYED = [
 ]  # which no off-policy learner needs
 
 
+class Rollout(NamedTuple):
+    """The episodes of a cycle."""
+
+    episodes: Episodes
+    pairs: NewPairs | None = None
+    """Their pairs with goals and TD errors, if whoever played them has found those already."""
+
+
 class Rollouts:
     """Plays the episodes of a cycle by its number. Which parameters play which episode never
     depends on timing."""
 
     def __init__(
-        self, config: TrainConfig, spec: GoalEnvSpec, agent: Explores, collector: Collector
+        self, config: TrainConfig, spec: GoalEnvSpec, agent: Explores, collector: Collecting
     ) -> None:
         self.config = config
         self.spec = spec
@@ -44,19 +53,25 @@ class Rollouts:
         rng = np.random.default_rng((self.config.seed, cycle))
         return self.collector.collect(self.agent.explorer(actor, progress, rng), seeds)
 
-    def take(self, cycle: int, actor: Actor, progress: float) -> Episodes:
+    def take(self, cycle: int, learner: Any, progress: float) -> Rollout:
         """The episodes of a cycle: those that were begun before, or newly played."""
         ahead, self._ahead = self._ahead, None
-        return self.play(cycle, actor, progress) if ahead is None else ahead.result()
+        if ahead is None:
+            return Rollout(self.play(cycle, self.agent.actor(learner), progress))
+        return Rollout(ahead.result())
 
-    def begin(self, cycle: int, actor: Actor, progress: float) -> None:
-        """Begin to play the episodes of a later cycle in the background."""
-        self._ahead = self._pool.submit(self.play, cycle, actor, progress)
+    def begin(self, cycle: int, learner: Any, progress: float) -> None:
+        """Begin to play the episodes of a later cycle in the background, by the learner as it is
+        now."""
+        self._ahead = self._pool.submit(self.play, cycle, self.agent.actor(learner), progress)
 
     def wait(self) -> None:
         """Until no episode is being played; an error there is raised here."""
         if self._ahead is not None:
             self._ahead.result()
+
+    def metrics(self) -> dict[str, float]:
+        return self.collector.metrics()
 
     def close(self) -> None:
         self._pool.shutdown()

@@ -1,0 +1,1 @@
+"""Training on many machines, by Ray: the same loop, with collectors that are Ray actors."""
