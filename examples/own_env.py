@@ -16,6 +16,7 @@ import tyro
 import hindsight
 
 
+# --8<-- [start:env]
 class Boat(gym.Env):
     """A boat on a river, 2 by 2. It is told where it should be, and only whether it is there."""
 
@@ -49,10 +50,19 @@ class Boat(gym.Env):
 
 
 gym.register("Boat-v0", Boat, max_episode_steps=30)
+# --8<-- [end:env]
 
 
 def main(steps: int = 20_000, seed: int = 0) -> float:
-    run = hindsight.train("Boat-v0", steps=steps, seed=seed, env_kwargs={"stream": 0.03})
+    run = hindsight.train(
+        "Boat-v0",
+        steps=steps,
+        seed=seed,
+        env_kwargs={"stream": 0.03},
+        episodes_per_cycle=8,
+        gradient_steps=80,  # an easy task: more updates, fewer steps, small networks
+        agent={"net_arch": (64, 64)},
+    )
     result = hindsight.evaluate(run.path, episodes=100)
     print(f"success rate on {result.episodes} fresh episodes: {result.success_rate:.2f}")
     return result.success_rate

@@ -43,10 +43,13 @@ EXAMPLES = {
 """What a reader puts in the place of words that only stand for something."""
 
 
+INCLUDED = "--8<--"  # from a file that has tests of its own
+
+
 def fences(text: str, *languages: str) -> list[str]:
     """The blocks of code of some languages."""
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.S | re.M)
-    return [code for language, code in blocks if language in languages]
+    return [c for language, c in blocks if language in languages and not c.startswith(INCLUDED)]
 
 
 def commands(text: str, program: str) -> Iterator[list[str]]:
