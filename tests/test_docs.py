@@ -19,6 +19,7 @@ from hindsight.cli import COMMANDS, _program
 from hindsight.commands.machine import Doctor
 from hindsight.commands.study import Reproduce, Sweep
 from hindsight.commands.train import Train, read
+from hindsight.commands.tune import Tune
 from hindsight.config import config_of
 from hindsight.lab.reproduce import folder
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
@@ -83,11 +84,12 @@ def check(arguments: list[str]) -> None:
     """Read a command line as far as the program does before it begins to work."""
     shown = f"hindsight {arguments[0]}"
     command, more = parse(_program(arguments), arguments, "hindsight", shown=shown)
-    if isinstance(command, Train):
+    if isinstance(command, Train | Tune):
         if command.config is None:
             read(command, more, shown)
     elif isinstance(command, Sweep):
-        read(command._train_options(), more, shown)
+        if command.config is None:
+            read(command._train_options(), more, shown)
     else:
         if isinstance(command, Doctor):
             more = take_env_kwargs(more)[0]

@@ -16,6 +16,7 @@ from hindsight.commands.machine import Demo, Doctor, Envs
 from hindsight.commands.runs import Eval, Resume, Verify, Watch
 from hindsight.commands.study import Compare, Plot, Report, Reproduce, Sweep
 from hindsight.commands.train import Train, what_presets_reach
+from hindsight.commands.tune import Tune
 from hindsight.errors import HindsightError, nearest, say
 from hindsight.options import parse, refuse_unknown
 from hindsight.training.conditions import fix_threads
@@ -30,13 +31,14 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "compare": (Compare, "runs compared, as a table and in plain words"),
     "report": (Report, "the same as one page, with curves and videos"),
     "sweep": (Sweep, "train settings x seeds side by side"),
+    "tune": (Tune, "search for better settings"),
     "plot": (Plot, "learning curves of runs"),
     "reproduce": (Reproduce, "the paper's tables and figures, and ours"),
     "envs": (Envs, "list the goal envs"),
     "doctor": (Doctor, "check the installation or an env"),
     "demo": (Demo, "train and evaluate a Fetch arm, with a video"),
 }
-TAKES_SETTINGS = (Train, Sweep, Doctor)
+TAKES_SETTINGS = (Train, Sweep, Tune, Doctor)
 """Commands that read further arguments themselves: settings by dotted name, arguments of an env."""
 ELSEWHERE = {
     "list": "envs",
@@ -55,7 +57,7 @@ ELSEWHERE = {
     "version": "--version",
     "bench": "python -m benchmarks, in the repository",
     "bound": "reproduce bound",
-    "tune": "sweep",
+    "optimize": "tune",
     "onnx": "export",
     "deploy": "export",
 }

@@ -23,6 +23,7 @@ from hindsight.settings import (
     OptionalCount,
     OptionalShare,
     Positive,
+    Search,
     Seed,
     Share,
     ShareSchedule,
@@ -104,7 +105,7 @@ class OffPolicyConfig(TrainConfig):
 
     gradient_steps: Count = 40
     """Updates of the learner after each collection."""
-    batch_size: Count = 256
+    batch_size: Annotated[Count, Search(choices=(128, 256, 512))] = 256
     """Transitions per update."""
     policy_ema: Share = 0.0
     """What the evaluated and saved policy keeps of itself per cycle; 0 takes the actor as it is."""

@@ -36,6 +36,20 @@ class Range:
         return f"between {self.low:g} and {self.high:g}"
 
 
+@dataclass(frozen=True)
+class Search:
+    """Where `hindsight tune` looks for a better value of a setting, unless it is told: between two
+    numbers, or among `choices`."""
+
+    low: float = 0.0
+    high: float = 0.0
+    log: bool = False
+    """On a logarithmic scale."""
+    choices: tuple[Any, ...] = ()
+
+
+LEARNING_RATES = Search(1e-4, 1e-2, log=True)
+
 _FROM_ONE, _FROM_ZERO = Range(1), Range(0)
 _ABOVE_ZERO, _SHARE, _BELOW_ONE = (
     Range(0, low_included=False),
@@ -74,6 +88,19 @@ def check_ranges(config: Any, prefix: str = "") -> None:
             if any(x not in allowed for x in numbers) or (isinstance(value, tuple) and not numbers):
                 what = "one or more widths, each " if isinstance(value, tuple) else ""
                 raise HindsightError(f"setting {prefix}{name} must be {what}{allowed}, got {value}")
+
+
+def search_space(config: Any, prefix: str = "") -> dict[str, Search]:
+    """What stands on the fields about where to look, by dotted name."""
+    found: dict[str, Search] = {}
+    for name, kind in get_type_hints(type(config), include_extras=True).items():
+        value = getattr(config, name)
+        if _is_group(value):
+            found |= search_space(value, f"{prefix}{name}.")
+        for part in get_args(kind)[1:]:
+            if isinstance(part, Search):
+                found[prefix + name] = part
+    return found
 
 
 def _numbers(value: Any) -> Iterator[float]:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from hindsight import api, cli
 from hindsight.commands.study import Reproduce
-from hindsight.lab.jobs import Runner
+from hindsight.lab.jobs import Here, Runner
 from hindsight.lab.reproduce import folder
 from hindsight.lab.reproduce.budget import Request, seed_runs
 from hindsight.lab.reproduce.configs import config_of
@@ -165,7 +165,9 @@ def test_a_run_that_takes_longer_than_the_budget_stops_saved(tiny: Path) -> None
     times = iter([0.0, 0.0, *range(0, 100_000, 100)])
     first, second = seed_runs(folder.find(), Request(["tiny"]))
     printed = io.StringIO()
-    runner = Runner([first, second], 1, run_here, 3.0, Console(file=printed), lambda: next(times))
+    runner = Runner(
+        [first, second], Here(run_here), 3.0, Console(file=printed), lambda: next(times)
+    )
     runner.run()
     assert runner.left_out() == [first, second]
     assert "used up" in printed.getvalue().splitlines()[-1]

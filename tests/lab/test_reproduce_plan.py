@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hindsight.errors import HindsightError
-from hindsight.lab.jobs import Runner
+from hindsight.lab.jobs import Here, Runner
 from hindsight.lab.reproduce import folder
 from hindsight.lab.reproduce.budget import Request, choose, cost, estimated_minutes, seed_runs
 from hindsight.lab.reproduce.configs import command, config_of, differences
@@ -70,7 +70,7 @@ def test_what_runs_really_took_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     pending = [_job("a", 5), _job("b", 3), _job("c", 2)]
     # Both others were to fit into the 5 minutes left of 10; a took 8, and 2 minutes are enough for
     # c only.
-    runner = Runner(pending, 1, take, 10, clock=lambda: now[0])
+    runner = Runner(pending, Here(take), 10, clock=lambda: now[0])
     runner.run()
     assert ran == ["a", "c"]
     assert [str(job.run_dir) for job in runner.left_out()] == ["b"]

@@ -9,6 +9,7 @@ from tyro.conf import Suppress
 
 from hindsight.schedules import Schedule
 from hindsight.settings import (
+    LEARNING_RATES,
     Count,
     CountOrZero,
     Discount,
@@ -17,6 +18,7 @@ from hindsight.settings import (
     Positive,
     Precision,
     RateSchedule,
+    Search,
     Share,
     Widths,
 )
@@ -51,9 +53,9 @@ class AgentConfig:
 class OffPolicyAgentConfig(AgentConfig):
     """Of every learner that replays."""
 
-    gamma: Discount = None
+    gamma: Annotated[Discount, Search(0.8, 0.995)] = None
     """Discount; 1 - 1/T of the env's time limit T if not given."""
-    tau: Share = 0.05
+    tau: Annotated[Share, Search(0.005, 0.2, log=True)] = 0.05
     """How far the target networks move towards the learnt ones at each of their updates."""
     target_update_interval: Count = 10
     """Updates between two updates of the target networks."""
@@ -115,11 +117,11 @@ class OnPolicyAgentConfig(AgentConfig):
     policies jump."""
     gamma: Share = 1.0
     """Discount. Returns are finite sums, so 1 is allowed."""
-    learning_rate: RateSchedule = Schedule.parse(1e-3)
-    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
+    critic_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
     critic_updates: Count = 8
     """Steps of Adam on the critic per batch, if there is one."""
-    entropy: RateSchedule = Schedule.parse(0.0)
+    entropy: Annotated[RateSchedule, Search(1e-5, 1e-2, log=True)] = Schedule.parse(0.0)
     """Weight of the policy's mean entropy in its objective."""
     init_std: Positive = 0.5
     """Initial deviation of a Gaussian policy, as a share of half the action range."""
@@ -132,7 +134,7 @@ class ActorCriticConfig(OnPolicyAgentConfig):
     actual_goals: bool = (
         True  # a critic learns what becomes of goals that were not chosen because they were reached
     )
-    gae_lambda: Share = 0.95
+    gae_lambda: Annotated[Share, Search(0.8, 1.0)] = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
     critic_lambda: OptionalShare = None
     """Lambda of what the critic learns; the same if not given."""

@@ -21,7 +21,15 @@ from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
-from hindsight.settings import AtLeastOne, NotNegative, RateSchedule, ShareSchedule, Widths
+from hindsight.settings import (
+    LEARNING_RATES,
+    AtLeastOne,
+    NotNegative,
+    RateSchedule,
+    Search,
+    ShareSchedule,
+    Widths,
+)
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -31,13 +39,13 @@ class DDPGConfig(QLearningConfig):
 
     method: Annotated[str, Suppress] = "ddpg"
     net_arch: Widths = (256, 256, 256)
-    actor_learning_rate: RateSchedule = Schedule.parse(1e-3)
-    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
-    action_l2: NotNegative = 1.0
+    actor_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
+    critic_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
+    action_l2: Annotated[NotNegative, Search(0.01, 2.0, log=True)] = 1.0
     """Weight of the mean squared action in the actor's loss."""
-    exploration_noise: RateSchedule = Schedule.parse(0.2)
+    exploration_noise: Annotated[RateSchedule, Search(0.05, 0.5)] = Schedule.parse(0.2)
     """Deviation of the Gaussian noise of exploring actions, as a share of half the action range."""
-    random_actions: ShareSchedule = Schedule.parse(0.3)
+    random_actions: Annotated[ShareSchedule, Search(0.0, 0.5)] = Schedule.parse(0.3)
     """Share of actions drawn uniformly at random while exploring."""
     random_hold: AtLeastOne = 1.0
     """Steps for which such an action is held, on average."""

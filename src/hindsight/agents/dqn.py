@@ -21,7 +21,7 @@ from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
-from hindsight.settings import CountOrZero, RateSchedule, ShareSchedule
+from hindsight.settings import LEARNING_RATES, CountOrZero, RateSchedule, ShareSchedule
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -32,7 +32,7 @@ class DQNConfig(QLearningConfig):
     method: Annotated[str, Suppress] = "dqn"
     double: bool = True
     """Choose the next action by the online network and value it by the target network."""
-    learning_rate: RateSchedule = Schedule.parse(1e-3)
+    learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
     loss: Literal["squared", "huber"] = "huber"
     fourier_features: CountOrZero = 0
     """The network also sees sin and cos of 1 to this many times observation and goal: for values

@@ -21,7 +21,7 @@ from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
 from hindsight.agents.policy_gradient import State
 from hindsight.networks import Params
-from hindsight.settings import Count, Positive
+from hindsight.settings import Count, Positive, Search
 from hindsight.types import Tensor
 
 
@@ -30,9 +30,9 @@ class PPOConfig(ActorCriticConfig):
     """Proximal policy optimisation with hindsight: several passes over clipped ratios."""
 
     method: Annotated[str, Suppress] = "ppo"
-    clip: Positive = 0.2
+    clip: Annotated[Positive, Search(0.1, 0.4)] = 0.2
     """How far the ratio of new to old policy, under the same goal, may gain."""
-    epochs: Count = 4
+    epochs: Annotated[Count, Search(1, 10)] = 4
     minibatches: Count = 4
 
 

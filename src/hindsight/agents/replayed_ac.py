@@ -37,7 +37,16 @@ from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
-from hindsight.settings import Count, CountOrZero, Positive, RateSchedule, Share, ShareSchedule
+from hindsight.settings import (
+    LEARNING_RATES,
+    Count,
+    CountOrZero,
+    Positive,
+    RateSchedule,
+    Search,
+    Share,
+    ShareSchedule,
+)
 from hindsight.types import Array, Floats, Tensor
 
 
@@ -47,11 +56,11 @@ class ReplayedACConfig(OffPolicyAgentConfig):
     states."""
 
     method: Annotated[str, Suppress] = "replayed-ac"
-    tau: Share = 0.005
+    tau: Annotated[Share, Search(0.001, 0.05, log=True)] = 0.005
     target_update_interval: Count = 1
-    learning_rate: RateSchedule = Schedule.parse(3e-4)
+    learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(3e-4)
     """Of the policy."""
-    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
+    critic_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
     entropy: RateSchedule = Schedule.parse(0.0)
     """Weight of how near the policy stays to the one that it began as."""
     init_std: Positive = 0.5
@@ -64,7 +73,7 @@ class ReplayedACConfig(OffPolicyAgentConfig):
     """Passes over them."""
     minibatches: Count = 4
     """Steps of the policy per pass."""
-    clip: Positive = 0.2
+    clip: Annotated[Positive, Search(0.1, 0.4)] = 0.2
     """How far the ratio of new to old policy may gain."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation."""

@@ -40,10 +40,12 @@ from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
 from hindsight.settings import (
+    LEARNING_RATES,
     AtLeastOne,
     Count,
     Positive,
     RateSchedule,
+    Search,
     ShareBelowOne,
     ShareSchedule,
     Widths,
@@ -58,9 +60,9 @@ class SACConfig(QLearningConfig):
 
     method: Annotated[str, Suppress] = "sac"
     net_arch: Widths = (256, 256, 256)
-    actor_learning_rate: RateSchedule = Schedule.parse(1e-3)
-    critic_learning_rate: RateSchedule = Schedule.parse(1e-3)
-    temperature: Positive = 0.1
+    actor_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
+    critic_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
+    temperature: Annotated[Positive, Search(0.01, 1.0, log=True)] = 0.1
     """Weight of the entropy: at the start, or always, if it is not learnt."""
     learn_temperature: bool = True
     """Let the temperature bring the entropy to its target."""
@@ -79,7 +81,7 @@ class SACConfig(QLearningConfig):
     """Share of every hidden layer of the critics that is dropped in an update."""
     td_error: Literal["mean", "largest"] = "mean"
     """Which of the critics' TD errors sets a priority."""
-    random_actions: ShareSchedule = Schedule.parse(0.0)
+    random_actions: Annotated[ShareSchedule, Search(0.0, 0.5)] = Schedule.parse(0.0)
     """Share of actions drawn uniformly at random while exploring; the others are drawn from the
     policy."""
     random_hold: AtLeastOne = 1.0

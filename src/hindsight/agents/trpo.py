@@ -18,7 +18,8 @@ from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.policy_gradient import State
-from hindsight.settings import Count, NotNegative, Positive
+from hindsight.schedules import Schedule
+from hindsight.settings import Count, NotNegative, Positive, RateSchedule, Search
 from hindsight.types import Tensor
 
 
@@ -27,7 +28,9 @@ class TRPOConfig(ActorCriticConfig):
     """Trust region policy optimisation with hindsight: a natural-gradient step under a KL bound."""
 
     method: Annotated[str, Suppress] = "trpo"
-    max_kl: Positive = 0.01
+    learning_rate: RateSchedule = Schedule.parse(1e-3)
+    """Nothing reads it: a step is as long as the bound allows."""
+    max_kl: Annotated[Positive, Search(0.001, 0.1, log=True)] = 0.01
     """Bound on the mean KL divergence of an update."""
     kl_estimate: Literal["exact", "sampled"] = "exact"
     """From the distributions, or half the squared log ratio of the actions taken."""

@@ -14,6 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from hindsight.commands.train import TrainOptions, read
 from hindsight.errors import HindsightError, needs_report
+from hindsight.lab.places import OnRay
 from hindsight.lab.reproduce.options import ReproduceOptions
 from hindsight.options import parse
 
@@ -117,7 +118,7 @@ class Report:
 
 
 @dataclass
-class Sweep(TrainOptions):
+class Sweep(OnRay, TrainOptions):
     """Train settings x seeds side by side, with any option of `hindsight train`.
 
     The same command again continues: finished runs are not repeated, stopped ones are resumed,
@@ -129,7 +130,8 @@ class Sweep(TrainOptions):
     method=hpg,ppo and env.bits=8,16. Several times: all combinations."""
     seeds: tuple[int, ...] = (0, 1, 2)
     jobs: int = 0
-    """Trainings at a time. 0: one per two cores, because a training uses two threads."""
+    """Trainings at a time. 0: one per two cores, because a training uses two threads; on a cluster
+    as many as its nodes have cores for."""
     dir: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="(default: sweeps/ENV)")] = (
         None
     )
@@ -149,8 +151,10 @@ class Sweep(TrainOptions):
                 )
         if self.jobs < 0:
             raise HindsightError(f"--jobs must be 0 or more, got {self.jobs}")
+        self.check()
         with needs_report():
             import hindsight.lab.page.render  # noqa: F401  (better to know now than at the end)
+            from hindsight.lab.jobs import Processes, default_limit
             from hindsight.lab.sweep import sweep
 
         def configure(extra: list[str], settings: dict[str, Any]) -> TrainConfig:
@@ -158,7 +162,14 @@ class Sweep(TrainOptions):
             return read(options, [*more, *rest], "hindsight sweep", settings).config
 
         directory = self.dir or Path("sweeps") / re.sub(r"[^\w.-]+", "-", self.env or "config")
-        return sweep(directory, self.vary, self.seeds, configure, self.jobs, self.video)
+        return sweep(
+            directory,
+            self.vary,
+            self.seeds,
+            configure,
+            lambda: self.cluster(self.jobs) or Processes(self.jobs or default_limit()),
+            self.video,
+        )
 
     def _train_options(self) -> TrainOptions:
         return TrainOptions(

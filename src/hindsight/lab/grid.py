@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
-from hindsight.lab.jobs import State, last_evaluation, training_state
+from hindsight.lab.jobs import At, State, last_evaluation, same, training_state
 from hindsight.training.run import Run, config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
@@ -38,18 +38,22 @@ class GridRun:
     def state(self) -> State:
         return training_state(Run(self.run_dir, self.config), self.steps)
 
-    def command(self, left: float) -> list[str]:
+    @property
+    def files(self) -> list[Path]:
+        return [self.config_path]
+
+    def command(self, left: float, at: At = same) -> list[str]:
         cli = ["-m", "hindsight.cli"]
         if self.state() == "interrupted":
-            return [*cli, "resume", str(self.run_dir), "--quiet"]
+            return [*cli, "resume", str(at(self.run_dir)), "--quiet"]
         return [
             *cli,
             "train",
             self.config.env,
             "--config",
-            str(self.config_path),
+            str(at(self.config_path)),
             "--run-dir",
-            str(self.run_dir),
+            str(at(self.run_dir)),
             "--quiet",
         ]
 
@@ -89,7 +93,7 @@ def grid(
             )
     names = _names(combinations)
     return [
-        _grid_run(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed))
+        grid_run(directory, f"{name}-seed{seed}", dataclasses.replace(found, seed=seed), GridRun)
         for seed in seeds
         for name, found in zip(names, configs, strict=True)
     ]
@@ -149,13 +153,17 @@ def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     return names
 
 
-def _grid_run(directory: Path, name: str, found: TrainConfig) -> GridRun:
+G = TypeVar("G", bound="GridRun")
+
+
+def grid_run(directory: Path, name: str, found: TrainConfig, kind: type[G]) -> G:
+    """A training in its place under a directory, unless another one is there."""
     run_dir = directory / "runs" / name
     if (run_dir / "config.json").is_file() and read_config(run_dir) != found:
         raise HindsightError(
             f"{run_dir} was trained with other settings: choose another --dir, or remove it"
         )
-    return GridRun(
+    return kind(
         name,
         found,
         run_dir,

@@ -1,10 +1,12 @@
-"""Runs jobs, here or side by side in processes, until all are done or there is no time left.
+"""Runs jobs until all are done or there is no time left: here, in processes, or on a cluster.
 
     pending ──► running ──► done
-                  ├───────► failed         its reason is printed, and the others go on
-                  └───────► interrupted    saved: the same command continues it
+       ▲          ├───────► failed         its reason is printed, and the others go on
+       │          ├───────► interrupted    saved: the same command continues it
+       └──────────┘                        its machine was lost: it is run again
 
-What a job has done is in its files, so that every command begins by asking them.
+What a job has done is in its files, so that every command begins by asking them. Where it runs is
+a `Place`; `lab/ray_jobs.py` has the one for a cluster.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Literal, Protocol, TypeVar
@@ -37,14 +40,24 @@ from hindsight.training.signals import LIFELINE, StopSignals
 
 State = Literal["pending", "running", "done", "failed", "interrupted"]
 Minutes = Callable[[], float]
+At = Callable[[Path], Path]
 POLL = 0.5
 """Seconds between two looks at the processes."""
 OUT_OF_TIME = 75
 """Exit code of a process that has used up its minutes, and is saved."""
+LOST = 256
+"""In place of an exit code: its machine was lost."""
+LOSSES = 5
+"""So often a job is run again, before it is the one to blame."""
 
 
 class OutOfTime(Exception):
     """The minutes are used up; the run is saved and can be continued."""
+
+
+def same(path: Path) -> Path:
+    """Where a path is on this machine."""
+    return path
 
 
 class Job(Protocol):
@@ -65,41 +78,175 @@ class Job(Protocol):
     def state(self) -> State:
         """As its files say: pending, interrupted, running (in some process), or done."""
 
-    def command(self, left: float) -> list[str]:
-        """Arguments of a Python process that runs it; OUT_OF_TIME if `left` minutes are too few."""
+    def command(self, left: float, at: At = same) -> list[str]:
+        """Arguments of a Python process that runs it; OUT_OF_TIME if `left` minutes are too few.
+        `at` says where its run directory and its files are."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """What its command reads, besides the run directory."""
 
     def start_line(self, state: State) -> str: ...
     def done_line(self) -> str: ...
 
 
 J = TypeVar("J", bound=Job)
+P = TypeVar("P", bound=Job, contravariant=True)
+
+
+class Running(Protocol):
+    """A job that was started."""
+
+    def poll(self) -> int | None:
+        """Its exit code, or LOST, once it has ended."""
+
+    def reason(self) -> str:
+        """Why it failed, in a line."""
+
+    def stop(self) -> None:
+        """Ask it to save itself and to stop."""
+
+    def wait(self) -> object:
+        """Until it has ended."""
+
+
+class Place(Protocol[P]):
+    """Where jobs are run."""
+
+    pause: float
+    """Seconds between two looks at them."""
+
+    def has_room(self, running: int) -> bool: ...
+    def start(self, job: P, left: Minutes) -> Running: ...
+    def close(self) -> None: ...
+
+
+class Here(Generic[J]):
+    """In this process, one after the other."""
+
+    pause = 0.0
+
+    def __init__(self, run: Callable[[J, Minutes], None]) -> None:
+        self.run = run
+
+    def has_room(self, running: int) -> bool:
+        return running == 0
+
+    def start(self, job: J, left: Minutes) -> Running:
+        try:
+            self.run(job, left)
+        except OutOfTime:
+            return _Ended(OUT_OF_TIME)
+        except HindsightError as error:
+            return _Ended(2, str(error))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"stopped in {job.name}; to continue: the same command again"
+            ) from None
+        return _Ended(0)
+
+    def close(self) -> None:
+        pass
+
+
+class _Ended:
+    """A job that has run before anybody could ask."""
+
+    def __init__(self, code: int, why: str = "") -> None:
+        self._code, self._why = code, why
+
+    def poll(self) -> int:
+        return self._code
+
+    def reason(self) -> str:
+        return self._why
+
+    def stop(self) -> None:
+        pass
+
+    def wait(self) -> None:
+        pass
+
+
+class Processes:
+    """In processes on this machine, at most `limit` at a time.
+
+    They are in process groups of their own: Ctrl-C reaches them through us, once, because a second
+    signal would end them before they have saved themselves.
+    """
+
+    pause = POLL
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        # If this process ends, however it does, the second end closes, and the trainings save
+        # themselves and stop.
+        self._lifeline, self._alive = os.pipe()
+
+    def has_room(self, running: int) -> bool:
+        return running < self.limit
+
+    def start(self, job: Job, left: Minutes) -> Running:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(job.log, "ab") as log:
+            return _Process(
+                job.log,
+                subprocess.Popen(
+                    [sys.executable, *job.command(left())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    pass_fds=[self._lifeline],
+                    env={**os.environ, LIFELINE: str(self._lifeline)},
+                ),
+            )
+
+    def close(self) -> None:
+        os.close(self._alive)
+        os.close(self._lifeline)
+
+
+class _Process:
+    def __init__(self, log: Path, process: subprocess.Popen[bytes]) -> None:
+        self._log, self._process = log, process
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def reason(self) -> str:
+        return last_line(self._log) or f"exit code {self._process.returncode}"
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self) -> object:
+        return self._process.wait()
 
 
 class Runner(Generic[J]):
-    """Starts jobs in their order, at most `limit` at a time.
+    """Starts jobs in their order, as long as their place has room.
 
-    `here` runs a job in this process, and is given the minutes left; without it each has a process
-    of its own. Those are in process groups of their own: Ctrl-C reaches them through us, once,
-    because a second signal would end them before they have saved themselves.
+    `each_time` is called before jobs are started; it may `add` jobs and `finish` them.
     """
 
     def __init__(
         self,
         jobs: Sequence[J],
-        limit: int = 1,
-        here: Callable[[J, Minutes], None] | None = None,
+        place: Place[J],
         budget: float | None = None,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
+        each_time: Callable[[], None] = lambda: None,
     ) -> None:
-        self.jobs, self.limit, self.here = list(jobs), limit, here
+        self.jobs, self.place, self.each_time = list(jobs), place, each_time
         self.states: dict[str, State] = {job.name: "pending" for job in jobs}
         self.failures: dict[str, str] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # If this process ends, however it does, the second end closes, and the trainings save
-        # themselves and stop.
-        self._lifeline, self._alive = os.pipe()
-        self._display = _Display(len(self.jobs), console or Console(), bars=here is None)
+        self._running: dict[str, Running] = {}
+        self._finished_early: set[str] = set()
+        self._losses: Counter[str] = Counter()
+        self._here = isinstance(place, Here)
+        self._display = _Display(len(self.jobs), console or Console(), bars=not self._here)
         self._clock, self._end = clock, math.inf if budget is None else clock() + 60 * budget
 
     def minutes_left(self) -> float:
@@ -109,19 +256,36 @@ class Runner(Generic[J]):
         """What the budget was too small for."""
         return [job for job in self.jobs if self.states[job.name] in ("pending", "interrupted")]
 
+    def has_room(self) -> bool:
+        return not self._in("pending") and self.place.has_room(len(self._running))
+
+    def add(self, job: J) -> None:
+        """One more job, after the others."""
+        self.jobs.append(job)
+        self.states[job.name] = "pending"
+        self._display.expect(len(self.jobs))
+
+    def finish(self, job: J) -> None:
+        """Stop a job that has done enough: it is done."""
+        if job.name in self._running and job.name not in self._finished_early:
+            self._finished_early.add(job.name)
+            self._running[job.name].stop()
+
+    def print(self, text: str) -> None:
+        self._display.print(text)
+
     def run(self) -> None:
         """Until nothing can be started. SIGINT and SIGTERM stop all jobs, saved, and are raised."""
         with (
-            StopSignals() if self.here is None else contextlib.nullcontext() as stop,
+            contextlib.nullcontext() if self._here else StopSignals() as stop,
             self._display,
         ):
             try:
                 while (stop is None or stop.received is None) and self._advance():
-                    time.sleep(POLL)
+                    time.sleep(self.place.pause)
             finally:
                 self._interrupt()
-                os.close(self._alive)
-                os.close(self._lifeline)
+                self.place.close()
         if stop is not None and stop.received is not None:
             message = "stopped; to continue, give the same command again"
             if stop.received == signal.SIGINT:
@@ -132,56 +296,39 @@ class Runner(Generic[J]):
     def _advance(self) -> bool:
         """Note what has ended and start what can be; whether there is something to wait for."""
         for job in self._in("running"):
-            code = self._processes[job.name].poll()
+            running = self._running[job.name]
+            code = running.poll()
             if code is not None:
-                del self._processes[job.name]
-                self._ended(job, code, _last_line(job.log) or f"exit code {code}")
-        waiting = False
+                del self._running[job.name]
+                self._ended(job, code, running)
+        self.each_time()
+        again = False
         for job in self._in("pending"):
-            if len(self._processes) >= self.limit or "interrupted" in self.states.values():
+            if not self.place.has_room(len(self._running)) or "interrupted" in self.states.values():
                 break
             state = job.state()
             if state == "done":
                 self.states[job.name] = "done"
                 self._display.end(job, f"{job.name} was finished")
+                again = True  # what follows it may be added
             elif state == "running":  # in a process that is not ours
-                waiting = True
+                again = True
             elif job.minutes <= self.minutes_left():
                 self._start(job, state)
         self._display.update(self._in("running"))
-        return waiting or bool(self._processes)
+        return again or bool(self._running)
 
     def _start(self, job: J, state: State) -> None:
         self.states[job.name] = "running"
         self._display.begin(job, job.start_line(state))
-        if self.here is not None:
-            code, reason = 0, ""
-            try:
-                self.here(job, self.minutes_left)
-            except OutOfTime:
-                code = OUT_OF_TIME
-            except HindsightError as error:
-                code, reason = 2, str(error)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
-                    f"stopped in {job.name}; to continue: the same command again"
-                ) from None
-            self._ended(job, code, reason)
-            return
-        job.log.parent.mkdir(parents=True, exist_ok=True)
-        with open(job.log, "ab") as log:
-            self._processes[job.name] = subprocess.Popen(
-                [sys.executable, *job.command(self.minutes_left())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=[self._lifeline],
-                env={**os.environ, LIFELINE: str(self._lifeline)},
-            )
+        self._running[job.name] = self.place.start(job, self.minutes_left)
 
-    def _ended(self, job: J, code: int, reason: str) -> None:
-        if code == 0:
+    def _ended(self, job: J, code: int, running: Running) -> None:
+        if code == LOST and self._losses[job.name] < LOSSES:
+            self._losses[job.name] += 1
+            self.states[job.name] = "pending"
+            self._display.again(job, f"{job.name}: {running.reason()}; it is run again")
+        elif code == 0 or job.name in self._finished_early:
             self.states[job.name] = "done"
             self._display.end(job, job.done_line())
         elif code == OUT_OF_TIME:
@@ -191,19 +338,19 @@ class Runner(Generic[J]):
             )
         else:
             self.states[job.name] = "failed"
-            self.failures[job.name] = reason
-            where = f" (log: {job.log})" if self.here is None else ""
-            self._display.end(job, f"{job.name} FAILED: {reason}{where}")
+            self.failures[job.name] = running.reason()
+            where = "" if self._here else f" (log: {job.log})"
+            self._display.end(job, f"{job.name} FAILED: {running.reason()}{where}")
 
     def _interrupt(self) -> None:
-        """End the processes that still run, saved: a signal or an error came between."""
-        if self._processes:
-            count = len(self._processes)
+        """End the jobs that still run, saved: a signal or an error came between."""
+        if self._running:
+            count = len(self._running)
             self._display.print(f"stopping {count} trainings: they save themselves ...")
-        for process in self._processes.values():
-            process.send_signal(signal.SIGINT)
-        for name, process in self._processes.items():
-            process.wait()
+        for running in self._running.values():
+            running.stop()
+        for name, running in self._running.items():
+            running.wait()
             self.states[name] = "interrupted"
 
     def _in(self, state: State) -> list[J]:
@@ -243,7 +390,7 @@ def last_evaluation(run_dir: Path) -> tuple[int, str]:
     return int(rows[-1]["step"]) if rows else 0, f"{success[-1]:.2f}" if success else "-"
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
     return lines[-1].removeprefix("hindsight: ") if lines else ""
 
@@ -271,17 +418,25 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def expect(self, total: int) -> None:
+        self._bar.update(self._all, total=total)
+
     def print(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if text:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, job: Job, text: str) -> None:
         self._tasks[job.name] = self._bar.add_task(job.name, total=job.steps, success="")
         self.print(text)
 
     def end(self, job: Job, text: str) -> None:
+        self._bar.advance(self._all)
+        self.again(job, text)
+
+    def again(self, job: Job, text: str) -> None:
+        """It no longer runs, and is not done."""
         if job.name in self._tasks:
             self._bar.remove_task(self._tasks.pop(job.name))
-        self._bar.advance(self._all)
         self.print(text)
 
     def update(self, running: Sequence[Job]) -> None:

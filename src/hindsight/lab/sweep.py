@@ -9,8 +9,8 @@ from typing import Any
 
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
-from hindsight.lab.grid import grid, write_configs
-from hindsight.lab.jobs import Runner, default_limit
+from hindsight.lab.grid import GridRun, grid, write_configs
+from hindsight.lab.jobs import Place, Runner
 from hindsight.lab.report import write_page
 
 
@@ -19,16 +19,16 @@ def sweep(
     vary: Sequence[str],
     seeds: Sequence[int],
     configure: Callable[[list[str], dict[str, Any]], TrainConfig],
-    jobs: int,
+    place: Callable[[], Place[GridRun]],
     video: bool,
 ) -> int:
-    """Train every combination; `configure` makes its config."""
+    """Train every combination at a place; `configure` makes its config."""
     runs = grid(directory, vary, seeds, configure)
     try:
         write_configs(runs)
     except OSError as error:
         raise HindsightError(f"cannot write to {directory}: {error.strerror}") from None
-    runner = Runner(runs, jobs or default_limit())
+    runner = Runner(runs, place())
     runner.run()
     skipped, _ = write_page([run.run_dir for run in runs], directory / "report.html", video=video)
     print(f"page: {directory / 'report.html'}")

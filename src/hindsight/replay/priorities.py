@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from hindsight.settings import (
     Count,
     NotNegative,
     OptionalNotNegative,
+    Search,
     Share,
     ShareSchedule,
     refuse_changes,
@@ -42,7 +43,7 @@ class PriorityConfig:
     or all alike."""
     signal: str = "td_error"
     """What sets the priority of a pair."""
-    alpha: OptionalNotNegative = None
+    alpha: Annotated[OptionalNotNegative, Search(0.2, 1.0)] = None
     """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not
     given."""
     beta: ShareSchedule = Schedule("linear", (0.5, 1.0))

@@ -8,7 +8,7 @@ and a goal, are drawn uniformly or by priority. Every combination works.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from hindsight.settings import (
     Count,
     NotNegative,
     RateSchedule,
+    Search,
     Share,
     ShareSchedule,
     refuse_changes,
@@ -50,7 +51,7 @@ class ReplayConfig:
     goals_chosen: Literal["sampled", "stored"] = "sampled"
     """When alternate goals are chosen: anew for every batch (HER), or once, when an episode is
     stored (HPER)."""
-    replay_k: RateSchedule = Schedule.parse(4.0)
+    replay_k: Annotated[RateSchedule, Search(1.0, 8.0)] = Schedule.parse(4.0)
     """Alternate goals per actual goal; 0 turns hindsight off. Chosen when sampled: k/(1+k) of
     every batch. Chosen when stored: about k per transition, by `goal_numbers`; two queues are
     also drawn 1 : k."""

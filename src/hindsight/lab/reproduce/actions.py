@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hindsight.errors import HindsightError
-from hindsight.lab.jobs import Runner
+from hindsight.lab.jobs import Here, Place, Processes, Runner
 from hindsight.lab.reproduce import rows
 from hindsight.lab.reproduce.budget import Request, choose, cost, run_path, seed_runs
 from hindsight.lab.reproduce.experiment import Entry
@@ -64,6 +64,7 @@ def _run(folder: Folder, names: Sequence[str], options: ReproduceOptions) -> int
         )
     if options.jobs < 1:
         raise HindsightError(f"--jobs must be 1 or more, got {options.jobs}")
+    options.check()
     request = Request(
         names,
         options.seeds,
@@ -71,7 +72,7 @@ def _run(folder: Folder, names: Sequence[str], options: ReproduceOptions) -> int
         options.runs_dir,
         options.steps,
         options.missing,
-        options.shared_machine or options.jobs > 1,
+        options.shared_machine or options.jobs > 1 or options.ray is not None,
         options.quiet,
     )
     every = seed_runs(folder, request)
@@ -85,7 +86,9 @@ def _run(folder: Folder, names: Sequence[str], options: ReproduceOptions) -> int
             print(f"  {job.minutes:6.1f} min  {job.name}")
         _print_left_out(left)
         return 0
-    runner = Runner(pending, options.jobs, run_here if options.jobs == 1 else None, options.budget)
+    place: Place[SeedRun] = Here(run_here) if options.jobs == 1 else Processes(options.jobs)
+    place = options.cluster(options.jobs if options.jobs > 1 else 0) or place
+    runner = Runner(pending, place, options.budget)
     runner.run()
     _print_left_out(runner.left_out())
     if options.steps is None:

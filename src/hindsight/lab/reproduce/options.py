@@ -8,9 +8,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from hindsight.lab.places import OnRay
+
 
 @dataclass
-class ReproduceOptions:
+class ReproduceOptions(OnRay):
     """Run the paper's tables and figures, and ours. Interrupted runs are continued."""
 
     names: Annotated[tuple[str, ...], Positional, arg(metavar="NAME")] = ()
@@ -39,7 +41,7 @@ class ReproduceOptions:
     """Add run directories of the experiment's settings to the measured rows."""
     jobs: int = 1
     """Runs at a time. More than one share the machine: their minutes are not to be trusted, and
-    their rows say so."""
+    their rows say so. With --ray 1 stands for as many as there are cores for."""
     shared_machine: bool = False
     """Other programs ran meanwhile: minutes are not to be trusted."""
     quiet: bool = False

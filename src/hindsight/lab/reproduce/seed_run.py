@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hindsight import api
 from hindsight.errors import HindsightError
-from hindsight.lab.jobs import Minutes, OutOfTime, State, training_state
+from hindsight.lab.jobs import At, Minutes, OutOfTime, State, same, training_state
 from hindsight.lab.reproduce import measure, rows
 from hindsight.lab.reproduce.configs import config_of, differences, last_step
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
@@ -84,12 +84,16 @@ class SeedRun:
             return "interrupted"  # only the evaluation is left
         return "done" if has_row else trained
 
-    def command(self, left: float) -> list[str]:
+    @property
+    def files(self) -> list[Path]:
+        return []
+
+    def command(self, left: float, at: At = same) -> list[str]:
         what = {
             "home": self.entry.home,
             "slug": self.entry.slug,
             "seed": self.seed,
-            "run_dir": str(self.run_dir),
+            "run_dir": str(at(self.run_dir)),
         }
         how = {"trial_steps": self.trial_steps, "shared_machine": self.shared_machine}
         return [
