@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow test-integrations integrations lint browser bench tables docs docs-serve dist clean
+.PHONY: setup demo test test-slow test-integrations integrations lint browser bench pretrained tables docs docs-serve dist clean
 
 setup: .venv/ready
 
@@ -28,7 +28,7 @@ test-integrations: integrations
 	$(BIN)/pytest tests/integrations tests/test_docs.py -m "not slow"
 
 integrations: setup
-	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow,sb3]'
+	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow,minari,sb3]'
 
 lint: setup
 	$(BIN)/ruff check .
@@ -47,6 +47,10 @@ bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench,sb3]'
 	@$(PIP) install --no-deps nnabla-rl==0.16.0
 	@for what in learner simulation training asynchronous replay sb3 sb3_learning; do $(BIN)/python -m benchmarks $$what; done
+
+# The policies that come with the library, made anew (ENVS=FetchPush-v4: only that one).
+pretrained: setup
+	@$(BIN)/python -m hindsight.commands.pretrain $(ENVS)
 
 tables: setup
 	@$(BIN)/hindsight reproduce --tables

@@ -57,7 +57,7 @@ def test_settings_by_dotted_name_and_nested() -> None:
         ({"replay.replay_k": "linear(4, -1)"}, "replay.replay_k must be at least 0"),
         (
             {"replay.goal_rule": "futur"},
-            "unknown replay.goal_rule 'futur': choose from future, final, episode, random",
+            "unknown replay.goal_rule 'futur': choose from future, next_future, final, episode, random",
         ),
         ({"agent.exploration_noise": "linear(1)"}, "takes 2 to 3 numbers"),
         ({"agent.net_arch": []}, "agent.net_arch"),

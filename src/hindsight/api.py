@@ -12,17 +12,19 @@ import gymnasium as gym
 from threadpoolctl import threadpool_limits
 
 from hindsight.collect import Collector
-from hindsight.config import TrainConfig, config_of
+from hindsight.config import OffPolicyConfig, TrainConfig, config_of
 from hindsight.distributed.loop import OnRay, make_distributed_loop
 from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import Env, EnvFactory, factory
 from hindsight.envs.relay_goals import RelayGoal, checked
+from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.integrations.loggers import check_logger, open_logger
 from hindsight.precision import resolved
 from hindsight.presets import default_method, preset_settings
+from hindsight.pretrained import run_or_env
 from hindsight.saving.checkpoints import restore
 from hindsight.saving.mirror import Mirror
 from hindsight.settings import flatten, with_settings
@@ -192,8 +194,11 @@ def train_config(
     config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
         # These refuse what does not fit, before anything is written.
+        dataset = _dataset(config, spec, resumed is None)
+        if dataset is not None and how is not None:
+            raise HindsightError("a dataset does not go with Ray: leave out one of both")
         loop = (
-            make_loop(config, spec, make_env, stack)
+            make_loop(config, spec, make_env, stack, dataset)
             if how is None
             else make_distributed_loop(config, spec, make_env, how, stack)
         )
@@ -207,6 +212,17 @@ def train_config(
         training = stack.enter_context(closing(loop.train()))
         follow(training, run, reopened, callbacks, log, quiet, mirror)
     return run
+
+
+def _dataset(config: TrainConfig, spec: GoalEnvSpec, is_new: bool) -> Episodes | None:
+    """The episodes to fill the replay from; of a resumed run it is full."""
+    if not (isinstance(config, OffPolicyConfig) and config.dataset):
+        return None
+    if config.collect and not is_new:
+        return None
+    from hindsight.integrations.minari import read_episodes
+
+    return read_episodes(config.dataset, spec, config.replay.buffer_size)
 
 
 def resume(
@@ -253,11 +269,12 @@ def resume(
 def evaluate(
     run: str | Path, episodes: int = 100, seed: int = 0, trust: bool = False
 ) -> Evaluation:
-    """Play fresh episodes greedily with the policy of a run: success rate and mean return.
+    """Play fresh episodes greedily with the policy of a run, or with the one that comes with the
+    library for an env's id: success rate and mean return.
 
     With `trust`, a run that was not made here may import the module that its env names.
     """
-    opened = Run.open(run)
+    opened = Run.open(run_or_env(run))
     policy, config = opened.policy, opened.config
     require_trust(opened.path, config.env, config.env_kwargs, trust)
     make_env = factory(config.env, config.env_kwargs)

@@ -119,6 +119,10 @@ class OffPolicyConfig(TrainConfig):
     leads."""
     relay_weight: Positive = 1.0
     """With relay: how often an episode of an earlier stage is replayed, per one of the last."""
+    dataset: str = ""
+    """Fill the replay from a dataset before the first cycle: minari:NAME."""
+    collect: bool = True
+    """Play episodes. Without, learn from the dataset alone: its episodes count as steps."""
     agent: OffPolicyAgentConfig = field(default_factory=DDPGConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     priority: PriorityConfig = field(default_factory=PriorityConfig)
@@ -129,6 +133,10 @@ class OffPolicyConfig(TrainConfig):
             raise HindsightError(
                 "simulator jax is for policy gradients: choose auto, threads, processes or inline"
             )
+        if not (self.collect or self.dataset):
+            raise HindsightError("without collect there is nothing to learn from: give a dataset")
+        if self.relay and self.dataset:
+            raise HindsightError("a dataset has no relay goals: leave out one of both")
         check_replay(self.replay, self.priority)
         if self.relay and self.replay.goal_rule == "random":
             raise HindsightError(

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
+from hindsight.pretrained import run_or_env
 from hindsight.training.policy import DESCRIPTION, TENSORS, Policy
 
 __all__ = ["DeployedPolicy", "load"]
@@ -38,8 +39,9 @@ class DeployedPolicy(Protocol):
 
 
 def load(path: str | Path) -> DeployedPolicy:
-    """The policy in a run directory, of a policy file in one, or in an .onnx file."""
-    path = Path(path)
+    """The policy in a run directory, of a policy file in one, or in an .onnx file; or the one that
+    comes with the library for an env's id."""
+    path = run_or_env(path)
     if path.suffix == ".onnx":
         from hindsight.integrations.onnx import OnnxPolicy
 

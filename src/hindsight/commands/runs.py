@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from hindsight import pretrained
 from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.commands.train import LOGGERS
 from hindsight.errors import HindsightError, needs_report, printable
@@ -105,7 +106,9 @@ class Eval:
     """Evaluate a run's policy, greedily, on fresh episodes."""
 
     run_path: Annotated[Path, Positional, arg(metavar="RUN")]
-    """The run directory."""
+    """The run directory; with --pretrained, an env's id."""
+    pretrained: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """The policy of this env that comes with the library."""
     episodes: int = 100
     seed: int = 0
     """Seed of the episodes' starts."""
@@ -118,17 +121,32 @@ class Eval:
     def run(self, more: Sequence[str]) -> int:
         from hindsight import api
 
-        _check_episodes(self.episodes, self.seed)
-        result = api.evaluate(self.run_path, self.episodes, self.seed, self.trust)
+        check_episodes(self.episodes, self.seed)
+        path = run_path(self.run_path, self.pretrained)
+        result = api.evaluate(path, self.episodes, self.seed, self.trust)
         if self.json:
             print(json.dumps(dataclasses.asdict(result)))
         else:
             shown = f"success rate {result.success_rate:.3f}   mean return {result.mean_return:.2f}"
             print(f"{shown}   {result.episodes} episodes")
+        if self.pretrained and not self.json:
+            stated = pretrained.results_of(str(self.run_path))
+            print(f"stated: {stated['success_rate']:.3f} on {stated['episodes']:,} episodes")
         return 0
 
 
-def _check_episodes(episodes: int, seed: int) -> None:
+def run_path(path: Path, is_pretrained: bool) -> Path:
+    """The run directory that is meant."""
+    if is_pretrained:
+        return pretrained.path_of(str(path))
+    if not path.exists() and str(path) in pretrained.envs():
+        raise HindsightError(
+            f"{path} does not exist; the policy that comes with the library: {path} --pretrained"
+        )
+    return path
+
+
+def check_episodes(episodes: int, seed: int) -> None:
     if episodes < 1:
         raise HindsightError(f"--episodes must be at least 1, got {episodes}")
     if seed < 0:
@@ -140,7 +158,9 @@ class Watch:
     """See a run's policy at work: in a window where there is a screen, else in a video file."""
 
     run_path: Annotated[Path, Positional, arg(metavar="RUN")]
-    """The run directory."""
+    """The run directory; with --pretrained, an env's id."""
+    pretrained: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    """The policy of this env that comes with the library."""
     episodes: int = 5
     seed: int = 0
     """Seed of the episodes' starts."""
@@ -172,8 +192,8 @@ class Watch:
         with needs_report():
             from hindsight.lab import video
 
-        _check_episodes(self.episodes, self.seed)
-        run = Run.open(self.run_path)
+        check_episodes(self.episodes, self.seed)
+        run = Run.open(run_path(self.run_path, self.pretrained))
         config, policy = run.config, run.policy
         require_trust(run.path, config.env, config.env_kwargs, self.trust)
         make_env = partial(make, config.env, **config.env_kwargs)
@@ -185,12 +205,15 @@ class Watch:
         ):
             video.window(policy, make_env, self.episodes, self.seed, horizon)
             return None
-        if self.output is None:
+        output = self.output or run.path / "video.mp4"
+        if self.output is None and self.pretrained:
+            output = Path(f"{config.env}.mp4")
+        elif self.output is None:
             refuse_links(run.path)
         return video.record(
             policy,
             make_env,
-            self.output or run.path / "video.mp4",
+            output,
             self.episodes,
             self.seed,
             horizon,

@@ -17,6 +17,7 @@ from hindsight.envs.batch import EnvBatch, make_batch
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv, in_jax
 from hindsight.envs.make import EnvFactory
+from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.replay.replay import HindsightReplay, make_replay
 from hindsight.replay.storage import slot_count
@@ -28,7 +29,7 @@ from hindsight.training.off_policy import OffPolicy
 from hindsight.training.on_policy import OnPolicy
 from hindsight.training.progress import Progress
 from hindsight.training.relay import Relay
-from hindsight.training.rollouts import Rollouts
+from hindsight.training.rollouts import FromDataset, Rollouts
 
 
 class Loop(Protocol):
@@ -41,9 +42,14 @@ class Loop(Protocol):
 
 
 def make_loop(
-    config: TrainConfig, spec: GoalEnvSpec, make_env: EnvFactory, stack: ExitStack
+    config: TrainConfig,
+    spec: GoalEnvSpec,
+    make_env: EnvFactory,
+    stack: ExitStack,
+    dataset: Episodes | None = None,
 ) -> Loop:
-    """The loop of a config. What does not fit is refused here; `stack` closes what is opened."""
+    """The loop of a config. What does not fit is refused here; `stack` closes what is opened.
+    Off-policy learners can begin with a dataset."""
     make_agent(config.agent, spec)
 
     def envs(workers: int | None) -> EnvBatch:
@@ -54,7 +60,8 @@ def make_loop(
 
     if isinstance(config, OffPolicyConfig):
         slot_count(spec, config.replay.buffer_size)
-        return off_policy(config, spec, Collector(envs(config.workers), spec), stack)
+        collector = Collector(envs(config.workers), spec)
+        return off_policy(config, spec, collector, stack, dataset=dataset)
     assert isinstance(config, OnPolicyConfig)
     twin = _twin(config, spec, make_env)
     if isinstance(config.agent, A3CConfig):
@@ -75,19 +82,23 @@ def off_policy(
     collector: Collecting,
     stack: ExitStack,
     make_rollouts: MakeRollouts | None = None,
+    dataset: Episodes | None = None,
 ) -> OffPolicy:
-    """The off-policy loop, put together from its parts, on episodes of this collector."""
+    """The off-policy loop, put together from its parts, on episodes of this collector, or of a
+    dataset."""
     relay = Relay(spec, config)
     agent = make_off_policy_agent(config.agent, relay.spec, config.priority.needs_frozen)
     replay = make_replay(relay.spec, config.replay, config.priority)
     priorities = InitialPriorities(config, agent)
-    rollouts = (
-        make_rollouts(agent, replay, priorities)
-        if make_rollouts
-        else Rollouts(config, spec, relay.guided(agent), collector)
-    )
+    parts = (config, spec, relay.guided(agent), collector)
+    if make_rollouts:
+        rollouts = make_rollouts(agent, replay, priorities)
+    elif dataset is not None and not config.collect:
+        rollouts = FromDataset(*parts, dataset)
+    else:
+        rollouts = Rollouts(*parts)
     stack.callback(rollouts.close)
-    return OffPolicy(config, relay, agent, replay, priorities, rollouts)
+    return OffPolicy(config, relay, agent, replay, priorities, rollouts, dataset)
 
 
 def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> JaxEnv | None:

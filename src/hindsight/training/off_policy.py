@@ -46,7 +46,9 @@ class OffPolicy:
         replay: HindsightReplay,
         initial_priorities: InitialPriorities,
         rollouts: Rollouts,
+        dataset: Episodes | None = None,
     ) -> None:
+        """With a dataset, the replay is filled from it before the first cycle."""
         self.config = config
         self.relay = relay
         self.agent = agent
@@ -54,6 +56,7 @@ class OffPolicy:
         self.initial_priorities = initial_priorities
         self.normalizer = Normalizer.of(relay.spec, config.agent)
         self.rollouts = rollouts
+        self.dataset = dataset
         self.reporter = Reporter(config, relay.task, self._score)
         learner = self.agent.init(jax.random.key(config.seed))
         self.averaged = Tree(self.agent.actor(learner).params)
@@ -78,6 +81,8 @@ class OffPolicy:
             now.clock,
             jax.random.fold_in(jax.random.key(config.seed), UPDATES),
         )
+        if self.dataset is not None and now.cycle == 0:
+            self._fill(self.dataset)
         while now.step < config.steps:
             progress = now.step / config.steps
 
@@ -89,26 +94,27 @@ class OffPolicy:
             now.dropped += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
             staged = self.relay.of_every_stage(episodes)  # as they are, without relay goals
-            if config.agent.normalize:
+            if config.agent.normalize and config.collect:
                 self.normalizer.add(staged)
             now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
             if config.overlap and now.step < config.steps:
                 self.rollouts.begin(now.cycle + 1, now.learner, now.step / config.steps)
 
-            # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
-            # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
-            # whose default follows the paper's published code.
-            pairs = replay.store(staged, progress, rng, known)
-            # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": `td_errors` of the agent.
-            # Collectors on other machines may have done both (distributed/).
-            new_td = (
-                self.initial_priorities.td_errors(now.learner, replay, pairs)
-                if known is None
-                else known.td
-            )
-            # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
-            # replay/priorities.py.
-            replay.push(pairs, new_td)
+            if config.collect:  # else they are in the replay, all of them
+                # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
+                # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
+                # whose default follows the paper's published code.
+                pairs = replay.store(staged, progress, rng, known)
+                # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": the agent's
+                # `td_errors`. Collectors on other machines may have done both (distributed/).
+                new_td = (
+                    self.initial_priorities.td_errors(now.learner, replay, pairs)
+                    if known is None
+                    else known.td
+                )
+                # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
+                # replay/priorities.py.
+                replay.push(pairs, new_td)
             clock.lap("replay")
 
             means = Means()
@@ -136,6 +142,15 @@ class OffPolicy:
             policy = self.relay.last_stage(Actor(actor.shape, self.averaged.value, actor.scale))
             yield self.reporter.report(now, policy, means() | self._collected(episodes), clock)
             clock.lap("write")
+
+    def _fill(self, episodes: Episodes) -> None:
+        """Store a dataset as if it had been collected."""
+        now, replay, rng = self.state, self.replay, self.generator.rng
+        if self.config.agent.normalize:
+            self.normalizer.add(episodes)
+        now.learner = self.agent.scheduled(now.learner, self.normalizer.scale(), 0.0)
+        pairs = replay.store(episodes, 0.0, rng)
+        replay.push(pairs, self.initial_priorities.td_errors(now.learner, replay, pairs))
 
     def _draws(self) -> list[int]:
         """The updates of a cycle, by draw: all at once, unless each draw must know the last TD

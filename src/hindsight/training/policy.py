@@ -19,6 +19,7 @@ from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Scale
+from hindsight.pretrained import run_or_env
 from hindsight.saving.files import JSON_LIMIT, is_plain, read_file, tensor_parts, write_aside
 from hindsight.saving.tree import State, export_pytree
 from hindsight.settings import plain
@@ -262,6 +263,8 @@ def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:
 
 
 def load(run: str | Path) -> Policy:
-    """The policy of a run: `action = policy(observation)` for one dict observation, or a batch
-    of them."""
-    return Policy.load(Path(run))
+    """The policy of a run, or the one that comes with the library for an env's id.
+
+    `action = policy(observation)` for one dict observation, or a batch of them.
+    """
+    return Policy.load(run_or_env(run))

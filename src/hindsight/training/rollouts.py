@@ -111,3 +111,28 @@ class Rollouts:
         }
         all_between(parts["length"], "length", 1, spec.horizon)
         return Episodes(**parts)
+
+
+class FromDataset(Rollouts):
+    """The episodes of a dataset, again from the first after the last. Nothing is played."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        spec: GoalEnvSpec,
+        agent: Explores,
+        collector: Collecting,
+        dataset: Episodes,
+    ) -> None:
+        super().__init__(config, spec, agent, collector)
+        self.dataset = dataset
+
+    def play(self, cycle: int, actor: Actor, progress: float) -> Episodes:
+        """The next episodes of the dataset."""
+        count = self.config.episodes_per_cycle
+        return self.dataset.select(
+            np.arange((cycle - 1) * count, cycle * count) % len(self.dataset)
+        )
+
+    def begin(self, cycle: int, learner: Any, progress: float) -> None:
+        """There is nothing to begin."""

@@ -1,0 +1,72 @@
+"""`make pretrained`: makes the policies that come with the library anew, each by its preset."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hindsight import pretrained
+from hindsight.commands.train import Train
+from hindsight.errors import HindsightError
+
+EPISODES = 1000
+LIMIT = 1_000_000
+"""Bytes of a policy."""
+
+
+def pretrain(
+    envs: tyro.conf.Positional[tuple[str, ...]] = (),
+    run: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
+    seed: int = 0,
+) -> None:
+    """Train an env's preset, play 1,000 fresh episodes, and put the policy into the library.
+
+    With --run, the policy of that finished run is taken instead. Without envs, those that the
+    library has.
+    """
+    if run is not None:
+        add(run)
+        return
+    for env in envs or pretrained.envs():
+        path = Path("runs") / "pretrained" / f"{env}-seed{seed}"
+        Train(env, seed=seed, run_dir=path).run([])
+        add(path)
+
+
+def add(path: Path, directory: Path = pretrained.DIRECTORY, episodes: int = EPISODES) -> Path:
+    """Put the policy of a finished run into the library, with what it reaches."""
+    from hindsight import api
+    from hindsight.training.policy import DESCRIPTION, TENSORS
+    from hindsight.training.run import CONFIG, Run
+
+    run = Run.open(path)
+    config, summary = run.config, run.summary
+    if summary["status"] != "finished":
+        raise HindsightError(f"{path} is not finished")
+    if (path / TENSORS).stat().st_size > LIMIT:
+        raise HindsightError(f"the policy in {path} is larger than {LIMIT:,} bytes")
+    result = api.evaluate(path, episodes)
+    target = directory / config.env
+    target.mkdir(exist_ok=True)
+    for name in (CONFIG, DESCRIPTION, TENSORS):
+        shutil.copyfile(path / name, target / name)
+    results = {
+        "success_rate": result.success_rate,
+        "mean_return": result.mean_return,
+        "episodes": result.episodes,
+        "reproduced_by": f"hindsight eval {config.env} --pretrained --episodes {episodes}",
+        "trained_by": f"hindsight train {config.env} --seed {config.seed}",
+        "made_by": f"make pretrained ENVS={config.env}",
+        **{name: summary[name] for name in ("method", "steps", "minutes", "machine", "versions")},
+    }
+    (target / pretrained.RESULTS).write_text(json.dumps(results, indent=2) + "\n")
+    print(f"{target}: success rate {result.success_rate:.3f} on {episodes:,} fresh episodes")
+    return target
+
+
+if __name__ == "__main__":
+    tyro.cli(pretrain)
