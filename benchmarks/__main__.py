@@ -16,6 +16,7 @@ BENCHMARKS = {
     "training": "env steps per second of whole training",
     "asynchronous": "the same of A3C, by the number of workers",
     "replay": "microseconds to add, sample and update, at a million transitions",
+    "distributed": "episodes per second with collectors on Ray, and a model of more",
     "startup": "seconds until a program can act, milliseconds per action",
     "sb3": "Stable-Baselines3 with its own HER buffer and with ours: time per batch and update",
     "sb3_learning": "the same: what is learnt, on FetchReach and bit flip",
