@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,8 @@ def test_padding_is_not_counted_and_observations_are_clipped() -> None:
     spec = inspect(LineEnv())
     episodes = random_episodes(np.random.default_rng(0), 5, spec.horizon, spec, mark=1000.0)
     normalizer = Normalizer(spec.observation, spec.goal, 0.01, clip=200.0)
-    normalizer.add(episodes)
+    with pytest.warns(UserWarning, match="are clipped to 200"):
+        normalizer.add(episodes)
     states = int((episodes.length + 1).sum())
     assert normalizer.observation.count == states
     assert normalizer.goal.count == 2 * states

@@ -23,7 +23,7 @@ from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.integrations.loggers import check_logger, open_logger
 from hindsight.precision import resolved
-from hindsight.presets import default_method, preset_settings
+from hindsight.presets import default_method, preset_settings, unit_settings
 from hindsight.pretrained import run_or_env
 from hindsight.saving.checkpoints import restore
 from hindsight.saving.mirror import Mirror
@@ -164,6 +164,7 @@ def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default
     default = config_of(method, spec.id)
     known = flatten(default)
     settings = preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete)
+    settings |= unit_settings(spec.largest_observation, spec.goal_spread)
     return with_settings(
         default, {name: value for name, value in settings.items() if name in known}
     )

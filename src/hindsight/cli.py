@@ -79,6 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (OSError, MemoryError, OverflowError) as error:
         say(f"{type(error).__name__}: {' '.join(str(error).split())}")
         sys.exit(2)
+    except RuntimeError as error:
+        if type(error).__name__ != "JaxRuntimeError" or "memory" not in str(error).lower():
+            raise
+        say(f"not enough memory: {' '.join(str(error).split())}")
+        sys.exit(2)
     except KeyboardInterrupt as interrupt:
         say(interrupt.args[0] if interrupt.args else "interrupted")
         sys.exit(130)

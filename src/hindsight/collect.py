@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import numpy as np
 from hindsight.envs.batch import EnvBatch, Frame
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, of_the_env
 from hindsight.saving.tree import Saveable
 from hindsight.types import Array, Floats
 
@@ -46,6 +47,7 @@ class Collector:
     def __init__(self, envs: EnvBatch, spec: GoalEnvSpec) -> None:
         self.envs = envs
         self.spec = spec
+        self._warned = False
 
     def metrics(self) -> dict[str, float]:
         return {}
@@ -62,7 +64,8 @@ class Collector:
     def play(self, act: Act, seeds: Sequence[int]) -> Episodes:
         """One round of at most `envs.num_envs` episodes."""
         n, horizon, spec = len(seeds), self.spec.horizon, self.spec
-        frame = self.envs.reset(seeds)
+        with of_the_env(f"{spec.id}: reset()"):
+            frame = self.envs.reset(seeds)
         goal = spec.goal(frame.desired_goal)
         observation = np.zeros((n, horizon + 1, spec.observation.dim), np.float32)
         achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), spec.goal_dtype)
@@ -72,17 +75,18 @@ class Collector:
         reward = np.zeros((n, horizon), np.float32)
         log_prob: Floats | None = None
         terminated, success = np.zeros((n, horizon), np.bool_), np.zeros((n, horizon), np.bool_)
-        length = np.full(n, horizon, np.int64)
-        desired = frame.desired_goal.astype(spec.goal_dtype)
+        length, alive = np.full(n, horizon, np.int64), np.ones(n, np.bool_)
+        pursued = frame.desired_goal.copy()
+        desired = pursued.astype(spec.goal_dtype)
         observation[:, 0], achieved[:, 0] = spec.observation(frame.observation), frame.achieved_goal
         for t in range(horizon):
-            alive = ~_ended(frame)
             chosen = act(observation[:, t], goal)
             if isinstance(chosen, tuple):
                 log_prob = np.zeros((n, horizon), np.float32) if log_prob is None else log_prob
                 chosen, log_prob[:, t] = chosen
             action[:, t] = chosen
-            frame = self.envs.step(spec.actions.inside(action[:, t]))
+            with of_the_env(f"{spec.id}: step()"):
+                frame = self.envs.step(spec.actions.inside(action[:, t]))
             observation[:, t + 1], achieved[:, t + 1] = (
                 spec.observation(frame.observation),
                 frame.achieved_goal,
@@ -90,13 +94,41 @@ class Collector:
             reward[alive, t] = frame.reward[alive]
             terminated[alive, t] = frame.terminated[alive]
             success[alive, t] = frame.success[alive]
-            length[alive & _ended(frame)] = t + 1
-            if _ended(frame).all():
+            changed = _differ(frame.desired_goal, pursued) & alive & ~frame.diverged
+            ends = alive & (_ended(frame) | changed)
+            length[ends] = t + 1
+            if changed.any():
+                self._check_reached(changed & ~_ended(frame), success, t)
+                late = changed & ~success[:, t] & success[:, t - 1]  # reached a step ago
+                length[late], terminated[late, t] = t, False
+            alive &= ~ends
+            if not alive.any():
                 break
         episodes = Episodes(
             observation, achieved, desired, action, reward, terminated, success, length, log_prob
         )
         return episodes.select(~frame.diverged) if frame.diverged.any() else episodes
+
+    def _check_reached(self, changed: Array, success: Array, t: int) -> None:
+        """Where the desired goal has changed [n] at step t, it must have been reached [n, T], now
+        or a step ago: then the episode ends there."""
+        if not success[changed, max(t - 1, 0) : t + 1].any(axis=1).all():
+            raise HindsightError(
+                f"{self.spec.id}: desired_goal changes within an episode (at step {t + 1}, and it "
+                "was not reached): it must stay as reset() gave it; end the episode there instead"
+            )
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{self.spec.id}: desired_goal changes when it is reached; an episode ends there",
+                stacklevel=2,
+            )
+
+
+def _differ(goals: Array, others: Array) -> Array:
+    """[n] whether two goals [n, ...] differ."""
+    differ: Array = (goals != others).reshape(len(goals), -1).any(axis=1)
+    return differ
 
 
 def all_failed(spec: GoalEnvSpec, seeds: Sequence[int]) -> HindsightError:

@@ -46,6 +46,12 @@ class Episodes:
         """[N] success at the last step of each episode."""
         return self.success[np.arange(len(self)), self.length - 1]
 
+    def failed(self) -> Bools:
+        """[N] the env ended the episode, and not on success."""
+        last = np.arange(len(self)), self.length - 1
+        failed: Bools = self.terminated[last] & ~self.success[last]
+        return failed
+
     def returns(self) -> Floats:
         """[N] undiscounted return of the desired goal."""
         returns: Floats = np.where(self.real, self.reward, 0.0).sum(axis=1, dtype=np.float32)

@@ -14,6 +14,26 @@ class HindsightError(ValueError):
     code 2."""
 
 
+class EnvFailed(HindsightError):
+    """The env's own code raised an error: the cause of this one. A run keeps its traceback."""
+
+
+@contextlib.contextmanager
+def of_the_env(what: str) -> Iterator[None]:
+    """Around calls of an env's own code: what it raises becomes EnvFailed, in one line."""
+    try:
+        yield
+    except HindsightError:
+        raise
+    except Exception as error:
+        raise EnvFailed(f"{what} raised {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An error as its type and its text, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean X?' when one of the known names is close to `name`, else an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

@@ -3,6 +3,7 @@ episode."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -77,6 +78,7 @@ class Normalizer:
 
     def __init__(self, observation: Features, goal: Features, epsilon: float, clip: float) -> None:
         self.clip = clip
+        self._warned = False
         self.goal_features = goal
         self.observation = Moments(observation.dim, epsilon)
         self.goal = Moments(goal.dim, epsilon)
@@ -89,7 +91,16 @@ class Normalizer:
 
     def add(self, episodes: Episodes) -> None:
         visited = np.arange(episodes.observation.shape[1]) <= episodes.length[:, None]
-        self.observation.add(np.clip(episodes.observation[visited], -self.clip, self.clip))
+        seen = episodes.observation[visited]
+        largest = float(np.abs(seen).max(initial=0.0))
+        if largest > self.clip and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"observations of up to {largest:g} are clipped to {self.clip:g}: if they are no "
+                "mistake, set agent.clip_observation higher",
+                stacklevel=2,
+            )
+        self.observation.add(np.clip(seen, -self.clip, self.clip))
         self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
         self.goal.add(
             self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0))

@@ -351,6 +351,21 @@ TABLE: tuple[Row, ...] = (
 )
 
 
+USUAL_OBSERVATION, USUAL_GOALS = 100.0, 0.01
+"""Up to where observations, and from where on distances of goals, fit the default settings."""
+
+
+def unit_settings(largest_observation: float, goal_spread: float) -> Settings:
+    """Settings in the units of an env, where they are so large, or so small, that the defaults
+    would clip its observations or drown its goals."""
+    found: dict[str, Any] = {}
+    if largest_observation > USUAL_OBSERVATION:
+        found["agent.clip_observation"] = 10.0 * largest_observation
+    if 0 < goal_spread < USUAL_GOALS:
+        found["agent.normalizer_epsilon"] = 0.01 * goal_spread
+    return found
+
+
 def default_method(discrete: bool) -> str:
     """What learns if nothing is said."""
     return "dqn" if discrete else "ddpg"

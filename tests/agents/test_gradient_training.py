@@ -153,7 +153,7 @@ def test_a3c_workers_share_their_steps_and_errors(tmp_path: Path) -> None:
                 raise RuntimeError("broken motor")
             return super().step(action)
 
-    with pytest.raises(RuntimeError, match="broken motor"):
+    with pytest.raises(HindsightError, match="RuntimeError: broken motor"):
         hindsight.train(
             Failing, method="a3c", run_dir=tmp_path / "b", num_envs=2, simulator="inline", **QUICK
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hindsight.agents.goal_batch import Outcome, outcome
+from conftest import random_episodes
+from hindsight.agents.goal_batch import Outcome, outcome, own_goals
 from hindsight.agents.hindsight_weights import (
     Baseline,
     Estimator,
@@ -25,6 +27,7 @@ from hindsight.agents.hindsight_weights import (
     where_it_continues,
     with_tails,
 )
+from hindsight.envs.contract import GoalEnvSpec
 
 # Two episodes of three steps under one goal. The second one ends after two steps.
 PI = np.log([[[0.5, 0.5, 0.8], [0.25, 0.5, 0.9]]])
@@ -147,6 +150,34 @@ def test_an_episode_that_ended_early_is_valued_by_its_last_state() -> None:
     # once.
     tailed = with_tails(cut, where_it_continues(np.array([[[0.1, 0.2, 0.7, 5.0]]]), cut), 0.5)
     np.testing.assert_allclose(tailed[0, 0], [0.0, 0.35, 0.0], rtol=1e-5)
+
+
+def test_an_episode_that_failed_is_worth_nothing_more() -> None:
+    """Two episodes of two steps, of three; the first fails. Neither reaches the goal."""
+    hit, length = np.zeros((1, 2, 3), np.bool_), np.array([2, 2])
+    failed = np.array([True, False])
+    cut = outcome(hit, EVERY[:, :2], length, np.bool_(True), 1.0, failed)
+    value = np.array([[[0.1, 0.2, 0.7, 5.0]] * 2])
+    advantage, target = advantages(np.zeros((1, 2, 3)), cut, value, 1.0, 1.0)
+    # The value after the end, 0.7, counts for the second only: 0.2 - 0.1 and then 0 - 0.2, or 0.7
+    # - 0.2.
+    np.testing.assert_allclose(advantage[0], [[-0.1, -0.2, 0.0], [0.6, 0.5, 0.0]], rtol=1e-5)
+    np.testing.assert_allclose(target[0, :, :2], [[0.0, 0.0], [0.7, 0.7]], atol=1e-6)
+    tailed = with_tails(cut, where_it_continues(value, cut), 1.0)
+    np.testing.assert_allclose(tailed[0], [[0.0, 0.0, 0.0], [0.0, 0.7, 0.0]], rtol=1e-5)
+    # It stays where it is, with no reward: so it still counts where weights are shared out.
+    assert cut.present[0].tolist() == [[True] * 3, [True, True, False]]
+    assert cut.alive[0].tolist() == [[True, True, False]] * 2
+
+
+def test_failures_reach_the_batch(line_spec: GoalEnvSpec) -> None:
+    episodes = random_episodes(np.random.default_rng(0), 3, 12, line_spec)
+    log_prob = np.zeros(episodes.reward.shape, np.float32)
+    last = np.arange(3), episodes.length - 1
+    episodes.terminated[last] = [True, True, False]
+    episodes.success[last] = [False, True, False]
+    batch = own_goals(replace(episodes, log_prob=log_prob), line_spec, True)
+    assert batch.failed.tolist() == [True, False, False]
 
 
 def test_diagnostics_by_hand() -> None:

@@ -308,3 +308,48 @@ def test_equal_action_limits_are_refused() -> None:
     env.action_space = gym.spaces.Box(1.0, 1.0, (1,))
     with pytest.raises(HindsightError, match="low < high"):
         inspect(env)
+
+
+BOX = gym.spaces.Box(-1, 1, (2,), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("what", "space", "message"),
+    [
+        (
+            "observation",
+            gym.spaces.Dict({"a": BOX}),
+            "is a Dict space; .* gymnasium.spaces.flatten",
+        ),
+        (
+            "observation",
+            gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
+            "is an image of shape .* give",
+        ),
+        (
+            "action",
+            gym.spaces.MultiDiscrete([3, 4]),
+            r"such as Discrete\(12\) for all combinations",
+        ),
+        ("action", gym.spaces.MultiBinary(3), r"such as Discrete\(8\) for all combinations"),
+        ("action", gym.spaces.Box(-np.inf, np.inf, (2,)), "finite low < high, .*TransformAction"),
+        ("action", gym.spaces.Box(-1, 1, (2, 2)), "one vector"),
+    ],
+)
+def test_spaces_that_are_refused_say_what_to_do(what: str, space: Any, message: str) -> None:
+    class Odd(LineEnv):
+        def __init__(self) -> None:
+            super().__init__()
+            if what == "action":
+                self.action_space = space
+            else:
+                spaces = dict(self.observation_space.spaces) | {"observation": space}
+                self.observation_space = gym.spaces.Dict(spaces)
+
+        def _observe(self) -> dict[str, Any]:
+            shown = super()._observe()
+            return shown if what == "action" else shown | {"observation": space.sample()}
+
+    with pytest.raises(HindsightError, match=message) as error:
+        inspect(Odd())
+    assert "\n" not in str(error.value)

@@ -194,3 +194,34 @@ def test_bad_calls_change_nothing(kind: Any) -> None:
         with pytest.raises(HindsightError):
             index.set(np.array(ids), np.array(values))
     assert index.probability(np.arange(4)).tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-17, 0.005, 0.6, 1.0, 10.0])
+def test_a_sum_tree_tells_the_priorities_that_were_set(alpha: float) -> None:
+    """Whatever alpha is: with 0 all are drawn alike, but are not alike."""
+    priorities = np.array([1e-25, 0.5, 3.0, 1e25])
+    tree = SumTree(5, alpha)
+    tree.set(np.arange(4), priorities)
+    restored = SumTree(5, alpha)
+    restored.restore_state(tree.export_state())
+    for index in (tree, restored):
+        np.testing.assert_allclose(index.priority(np.arange(5)), [*priorities, 0.0], rtol=1e-9)
+        assert index.largest() == pytest.approx(1e25)
+        assert len(index) == 4
+    tree.remove(np.array([3]))
+    assert tree.largest() == pytest.approx(3.0)
+    if alpha < 1e-9:
+        np.testing.assert_allclose(tree.probability(np.arange(4)), [1 / 3, 1 / 3, 1 / 3, 0])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 10.0])
+def test_the_smallest_priority_is_drawn_and_the_largest_is_finite(alpha: float) -> None:
+    tree = SumTree(3, alpha)
+    tree.set(np.array([1]), np.array([1e-300]))
+    assert len(tree) == 1
+    assert tree.sample(4, np.random.default_rng(0))[0].tolist() == [1] * 4
+    if alpha <= 1:
+        assert tree.priority(np.array([1]))[0] == pytest.approx(1e-300, rel=1e-9)
+    tree.set(np.array([0, 2]), np.array([1e300, 1e300]))
+    assert np.isfinite(tree.total)
+    assert set(tree.sample(8, np.random.default_rng(0))[0]) >= {0, 2}

@@ -17,7 +17,7 @@ from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
 from hindsight.agents.policy_gradient import State
 from hindsight.networks import Params
-from hindsight.settings import Count
+from hindsight.settings import Threads
 from hindsight.types import Tensor
 
 
@@ -56,7 +56,7 @@ class A3CConfig(A2CConfig):
     """A2C by asynchronous workers, each with its own copy of the policy and its own envs."""
 
     method: Annotated[str, Suppress] = "a3c"
-    workers: Count = 2
+    workers: Threads = 2
     """Threads that play and compute gradients."""
     deterministic: bool = False
     """Workers hand in their gradients in turn, so that the same seed gives the same bytes."""

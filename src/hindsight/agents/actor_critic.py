@@ -44,7 +44,9 @@ class ActorCritic(PolicyGradient):
         proportion to both."""
         config = self.config
         inputs, time = self.goal_inputs(state.scale, batch)
-        result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
+        result = outcome(
+            batch.hit, batch.counts, batch.length, batch.ends, config.gamma, batch.failed
+        )
         distribution = self.distribution(state.policy, inputs[..., :-1, :])
         log_pi = self.log_prob(distribution, batch.action)
         log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)

@@ -24,7 +24,7 @@ from hindsight.agents.shapes import Shapes
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params, to_numpy
 from hindsight.normalizer import Scale, network_inputs
-from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.batch import Batch, RewardScale, TDErrors
 from hindsight.replay.fresh import choose
 from hindsight.types import Tensor
 
@@ -104,6 +104,10 @@ class OffPolicyAgent(Agent):
 
     def _with_frozen(self, state: Any, batch: Batch, td: TDErrors) -> TDErrors:
         return td._replace(frozen=self.frozen(state, batch)) if self.frozen_td_errors else td
+
+    def reward_scale(self, ends_at_goal: bool) -> RewardScale:
+        """How it learns from rewards, if reaching a goal ends an episode, or if not."""
+        return self.shapes.reward_scales[int(ends_at_goal)]
 
     def update(self, state: Any, batch: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
         """A new state, TD errors and values [B] of the batch [B, ...], and metrics, after one

@@ -26,6 +26,7 @@ class GoalBatch(NamedTuple):
     action: Tensor  # [N, T] or [N, T, a]
     log_prob: Tensor  # [N, T] of the actions, under the policy and the goal that were pursued
     length: Tensor  # [N]
+    failed: Tensor  # [N]: did the env end the episode, and not because its goal was reached?
     pursued: Tensor  # [N, g] features of the desired goals
     goal: Tensor  # [G, N or 1, g] features of the goals to learn from
     hit: Tensor  # [G, N, T]: does step t reach the goal?
@@ -40,17 +41,24 @@ class Outcome(NamedTuple):
 
     reward: Tensor
     alive: Tensor  # the step happened, and came before or with the first hit
-    present: Tensor  # the same, or the goal was reached before: a done episode still counts
+    present: Tensor  # the same, or it is done: the goal was reached before, or the episode failed
     goes_on: Tensor  # the value of the next state counts
 
 
-def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: float) -> Outcome:
+def outcome(
+    hit: Tensor,
+    counts: Tensor,
+    length: Tensor,
+    ends: Tensor,
+    gamma: float,
+    failed: Tensor | None = None,
+) -> Outcome:
     """Rewards and lifetimes from hits [G, N, T], which episodes count for which goals [G, N], their
-    lengths [N] and whether a hit ends an episode.
+    lengths [N], whether a hit ends an episode, and which episodes failed [N] (none, if not given).
 
     An episode counts for a goal up to the first time that it reaches it. If it ended before,
     because it reached the goal it pursued, the value of its last state stands for what would
-    have followed.
+    have followed. If it ended in failure (the robot fell), nothing follows, whatever the goal.
     """
     steps = hit.shape[-1]
     time = jnp.arange(steps)
@@ -64,7 +72,12 @@ def outcome(hit: Tensor, counts: Tensor, length: Tensor, ends: Tensor, gamma: fl
     # V knows the time, so nothing follows the last step: unlike in replay, the time limit is part
     # of the task.
     goes_on = alive & ~(ends & hit) & (time < steps - 1)
-    return Outcome(jnp.where(alive & hit, worth, 0.0), alive, happened | done, goes_on)
+    present = happened | done
+    if failed is not None:
+        over = failed[:, None] & (time >= length[:, None] - 1)  # from the last step on
+        goes_on &= ~over
+        present |= over & counts[..., None]
+    return Outcome(jnp.where(alive & hit, worth, 0.0), alive, present, goes_on)
 
 
 def own_goals(
@@ -131,6 +144,7 @@ def _batch(
         episodes.action,
         episodes.log_prob,
         episodes.length.astype(np.int32),
+        episodes.failed(),
         pursued,
         goal,
         hit & episodes.real & counts[..., None],

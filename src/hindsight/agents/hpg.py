@@ -72,7 +72,9 @@ class HPG(PolicyGradient):
     def _step(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
         config = self.config
         inputs, time = self.goal_inputs(state.scale, batch)
-        result = outcome(batch.hit, batch.counts, batch.length, batch.ends, config.gamma)
+        result = outcome(
+            batch.hit, batch.counts, batch.length, batch.ends, config.gamma, batch.failed
+        )
         free = self.may_subtract(batch)
         value = None
         if config.baseline != "none":

@@ -34,7 +34,7 @@ from hindsight.agents.ppo import surrogate
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params, average, copy_of
 from hindsight.normalizer import Scale
-from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.batch import Batch, RewardScale, TDErrors
 from hindsight.replay.priority_index import importance_weights
 from hindsight.schedules import Schedule
 from hindsight.settings import (
@@ -153,6 +153,10 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         return values[..., 0]
 
     # ---------------------------------------------------------------------------------- the critic
+
+    def reward_scale(self, ends_at_goal: bool) -> RewardScale:
+        """It learns from goals that are reached or not, whatever the rewards are."""
+        return RewardScale()
 
     def td_errors(self, state: State, batch: Batch) -> TDErrors:
         """-(1 - gamma) [not at the goal] + gamma V'(s'||g) - Q(s||g, a) and Q(s||g, a), both

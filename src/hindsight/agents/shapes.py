@@ -10,6 +10,10 @@ from hindsight.acting import ActorShape, Head
 from hindsight.agents.config import AgentConfig
 from hindsight.envs.contract import Actions, GoalEnvSpec
 from hindsight.normalizer import Scale
+from hindsight.replay.batch import RewardScale
+
+USUAL_REWARDS = (0.01, 100.0)
+"""Between what sizes dense rewards are learnt from as they are."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +23,22 @@ class Shapes:
     actions: Actions
     gamma: float
     returns: tuple[float, float] | None = None
-    """Smallest and largest possible return; None if the reward is not sparse."""
+    """Smallest and largest possible return, as it is learnt from; None if the reward is not
+    sparse."""
     success_reward: float | None = None
     """Of a sparse reward: that of a step which reaches the goal."""
+    reward_scales: tuple[RewardScale, RewardScale] = (RewardScale(), RewardScale())
+    """How rewards are learnt from: while reaching a goal ends no episode, and if it does."""
 
     @staticmethod
     def of(spec: GoalEnvSpec, gamma: float | None) -> Shapes:
         discount = 1.0 - 1.0 / spec.horizon if gamma is None else gamma
-        bounds = spec.reward_bounds
-        returns = None
-        if bounds is not None and discount < 1.0:
-            returns = (bounds[0] / (1.0 - discount), bounds[1] / (1.0 - discount))
+        scales, returns = (RewardScale(), RewardScale()), None
+        if discount < 1.0:
+            scales = _reward_scales(spec, discount)
+            if spec.success_reward is not None:
+                lows, highs = zip(*(_returns(s, spec, discount) for s in scales), strict=True)
+                returns = (min(lows), max(highs))
         return Shapes(
             spec.observation.dim,
             spec.goal.dim,
@@ -37,6 +46,7 @@ class Shapes:
             discount,
             returns,
             spec.success_reward,
+            scales,
         )
 
     def no_scale(self) -> Scale:
@@ -55,3 +65,32 @@ class Shapes:
         return ActorShape(
             head, self.actions, tanh_layers, config.clip_observation, clip, fourier_features
         )
+
+
+def _reward_scales(spec: GoalEnvSpec, gamma: float) -> tuple[RewardScale, RewardScale]:
+    """While reaching a goal ends no episode, and if it does.
+
+    Sparse rewards are learnt from as -1 and 0, whatever they are. That is exact: all values are
+    less by that of being at the goal, in units of what one step is worth. So rewards of 0 and 1
+    with an end at the goal, whose values lie in [0, 1], teach the same as -1 and 0; else the
+    weights of actions and entropies would outweigh them. Dense rewards are left alone unless they
+    are very small or very large.
+    """
+    low, high = spec.rewards
+    if spec.success_reward is None:
+        usual = USUAL_REWARDS[0] <= high - low <= USUAL_REWARDS[1] or high == low
+        scale = RewardScale() if usual else RewardScale(unit=high - low)
+        return scale, scale
+    ending = RewardScale(high, high * (1.0 - gamma) - low, gamma)
+    if ending.unit <= 0.0:  # misses pay so well that the goal is better never reached
+        ending = RewardScale()
+    return RewardScale(high / (1.0 - gamma), high - low, gamma), ending
+
+
+def _returns(scale: RewardScale, spec: GoalEnvSpec, gamma: float) -> tuple[float, float]:
+    """Smallest and largest return of a sparse reward, as it is learnt from."""
+    low, high = spec.rewards
+    if scale.is_identity:
+        return min(low, 0.0) / (1.0 - gamma), max(high, 0.0) / (1.0 - gamma)
+    failure = (low - scale.offset) / scale.unit  # of an episode that ends there
+    return min(-1.0 / (1.0 - gamma), failure), 0.0

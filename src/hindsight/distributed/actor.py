@@ -144,7 +144,7 @@ class CollectorActor:
         has to: there are none, or they may pursue goals of other episodes."""
         from hindsight.replay.replay import make_replay
 
-        spec, (config, _, priorities) = self._collector().spec, self._learner()
+        spec, (config, agent, priorities) = self._collector().spec, self._learner()
         room = replace(config.replay, buffer_size=len(episodes) * spec.horizon)
         replay = make_replay(spec, room, config.priority)
         if replay.pairs is None or replay.pairs.borrowed:
@@ -152,6 +152,7 @@ class CollectorActor:
         replay.ends, replay.ends_on_success = published.ends
         pairs = replay.store(episodes, published.progress, rng)
         priorities.state = published.predictor
+        replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
         td = priorities.td_errors(published.learner, replay, pairs)
         return replay.new_pairs(pairs, td)
 

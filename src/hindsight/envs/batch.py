@@ -82,20 +82,21 @@ class LocalEnvs:
         for i, (env, action) in enumerate(zip(self.envs, actions, strict=False)):
             _, _, terminated, truncated, _ = self._rows[i]
             if not (terminated or truncated):
-                self._rows[i] = self._step_one(env, action)
+                goal = self._rows[i][0]["desired_goal"]  # that was pursued: step() may give another
+                self._rows[i] = self._step_one(env, action, goal)
         return self._frame()
 
     def _step_one(
-        self, env: gym.Env[Any, Any], action: Any
+        self, env: gym.Env[Any, Any], action: Any, goal: Array
     ) -> tuple[dict[str, Array], float, bool, bool, bool]:
         observation, reward, terminated, truncated, info = env.step(action)
         check_finite(observation, self.name)
         late = self._steps >= self.max_episode_steps
         success = next((bool(info[key]) for key in SUCCESS_KEYS if key in info), None)
         if success is None:
-            a, d = observation["achieved_goal"], observation["desired_goal"]
             compute_reward = env.get_wrapper_attr("compute_reward")
-            success = bool(compute_reward(a, d, info) >= compute_reward(d, d, info))
+            own = compute_reward(observation["achieved_goal"], goal, info)
+            success = bool(own >= compute_reward(goal, goal, info))
         return observation, float(reward), bool(terminated), bool(truncated or late), success
 
     def _frame(self) -> Frame:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hindsight.envs.relay_goals import RelayGoal, relay_goals_of
 from hindsight.envs.spaces import Features
-from hindsight.errors import HindsightError
+from hindsight.errors import HindsightError, of_the_env, one_line
 from hindsight.types import Array, Bools, Floats, Tensor
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
@@ -79,6 +79,12 @@ class GoalEnvSpec:
     stage_weights: tuple[float, ...] = (1.0,)
     """How often episodes of each stage of a relay are replayed. They are stored in groups, one of
     each stage."""
+    rewards: tuple[float, float] = (-1.0, 0.0)
+    """The smallest and the largest that were seen; of a sparse reward, all there are."""
+    largest_observation: float = field(default=1.0, compare=False)
+    """The largest number in the observations that were seen, or that the space says there are."""
+    goal_spread: float = field(default=1.0, compare=False)
+    """How far the goals that were seen lie apart."""
 
     def reached(self, achieved: Array, desired: Array) -> Bools:
         """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as
@@ -98,21 +104,28 @@ def inspect(
     what is missing."""
     name = name or (env.spec.id if env.spec else type(env.unwrapped).__name__)
     spaces = goal_spaces(env.observation_space, name)
+    Features.of(spaces["observation"], f"{name}: observation")  # refuses what it cannot be
     actions = actions_of(env.action_space, name)
     horizon = _horizon(env, name, max_episode_steps)
     reward = _method(env, "compute_reward")
     if reward is None:
         raise no_reward(name)
     try:
-        achieved, desired, seconds = _probe(env, name)
+        probed = _probe(env, name)
     except HindsightError:
         raise
     except Exception as error:  # of the env's own code
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise HindsightError(f"{name} fails within a few random steps: {reason}") from error
+        raise HindsightError(
+            f"{name} fails within a few random steps: {one_line(error)}"
+        ) from error
     terminated = _method(env, "compute_terminated")
-    spec = describe(name, spaces, actions, horizon, reward, terminated, achieved, desired, seconds)
-    return replace(spec, relay_goals=relay_goals_of(env, name))
+    goals = probed.achieved, probed.desired
+    spec = describe(name, spaces, actions, horizon, reward, terminated, *goals, probed.seconds)
+    return replace(
+        spec,
+        relay_goals=relay_goals_of(env, name),
+        largest_observation=max(spec.largest_observation, probed.largest_observation),
+    )
 
 
 def describe(
@@ -130,6 +143,8 @@ def describe(
 
     `achieved` and `desired` [n, ...] are of the same n steps.
     """
+    goals = np.concatenate([achieved, desired]).astype(np.float64)
+    spread = float((goals.max(axis=0) - goals.min(axis=0)).max(initial=0.0))
     achieved, desired = _goal_pairs(achieved, desired)
     goal_reward = _batched(compute_reward, achieved, desired, np.float32, f"{name}: compute_reward")
     rewards = goal_reward(achieved, desired)
@@ -147,6 +162,9 @@ def describe(
         step_seconds=step_seconds,
         goal_reward=goal_reward,
         goal_terminated=_goal_terminated(compute_terminated, achieved, desired, name),
+        rewards=(float(values[0]), float(values[-1])),
+        largest_observation=_largest(spaces["observation"]),
+        goal_spread=spread,
     )
 
 
@@ -194,11 +212,19 @@ def actions_of(space: gym.Space[Any], name: str) -> Actions:
             np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()
         ):
             raise HindsightError(
-                f"{name}: continuous actions must be one vector with finite low < high, got {space}"
+                f"{name}: continuous actions must be one vector with finite low < high, got "
+                f"{space}: give the space the limits that make sense, with "
+                "gymnasium.wrappers.TransformAction"
             )
         return Actions(low=tuple(map(float, low)), high=tuple(map(float, high)))
+    combinations = ""
+    if isinstance(space, gym.spaces.MultiDiscrete | gym.spaces.MultiBinary):
+        sizes = space.nvec if isinstance(space, gym.spaces.MultiDiscrete) else np.full(space.n, 2)
+        number = np.prod(sizes, dtype=np.float64)
+        combinations = f", such as Discrete({number:.0f}) for all combinations,"
     raise HindsightError(
-        f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported"
+        f"{name}: actions are a {type(space).__name__} space; Discrete and Box are supported: "
+        f"make it one of them{combinations} with gymnasium.wrappers.TransformAction"
     )
 
 
@@ -235,14 +261,33 @@ def _method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
     return method
 
 
-def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
-    """Act at random for a few steps; return what was achieved and desired [n, ...], and seconds
-    per step."""
+@dataclass(frozen=True)
+class Probed:
+    """What a few random steps have shown."""
+
+    achieved: Array  # [n, ...]
+    desired: Array
+    seconds: float  # per step
+    largest_observation: float
+
+
+def _largest(space: gym.Space[Any]) -> float:
+    """The largest number that a box says there is, in either direction; 0 if it does not say."""
+    if not isinstance(space, gym.spaces.Box):
+        return 0.0
+    limits = np.abs(np.concatenate([space.low.ravel(), space.high.ravel()]).astype(np.float64))
+    return float(limits.max(initial=0.0)) if np.isfinite(limits).all() else 0.0
+
+
+def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
+    """Act at random for a few steps."""
     rng = np.random.default_rng(0)
     achieved, desired, seconds = [], [], []
+    largest = 0.0
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
         check_finite(observation, name)
+        largest = max(largest, float(np.abs(observation["observation"]).max(initial=0)))
         goal = np.array(observation["desired_goal"])
         for _ in range(2):
             start = time.perf_counter()
@@ -251,6 +296,7 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
             )
             seconds.append(time.perf_counter() - start)
             check_finite(observation, name)
+            largest = max(largest, float(np.abs(observation["observation"]).max(initial=0)))
             achieved.append(np.array(observation["achieved_goal"]))
             desired.append(np.array(observation["desired_goal"]))
             if (desired[-1] != goal).any():
@@ -268,7 +314,7 @@ def _probe(env: gym.Env[Any, Any], name: str) -> tuple[Array, Array, float]:
                 )
             if terminated or truncated:
                 break
-    return np.stack(achieved), np.stack(desired), float(np.median(seconds))
+    return Probed(np.stack(achieved), np.stack(desired), float(np.median(seconds)), largest)
 
 
 def _goal_pairs(achieved: Array, desired: Array) -> tuple[Array, Array]:
@@ -324,21 +370,41 @@ def _batched(
     singles = _try(lambda: np.array([function(a, d, {}) for a, d in pairs], dtype).reshape(-1))
     fits = isinstance(at_once, np.ndarray) and at_once.shape == (len(pairs),)
     if isinstance(singles, Exception) and not fits:
-        reason = f"{type(singles).__name__}: {' '.join(str(singles).split())}"
         raise HindsightError(
             f"{label} fails for goals and an empty info, which is all that relabelling has "
-            f"({reason})"
+            f"({one_line(singles)})"
         )
     if fits and (isinstance(singles, Exception) or np.allclose(at_once, singles)):  # type: ignore[arg-type]
-        return lambda a, d: np.asarray(function(a, d, {})).astype(dtype)
+        return _guarded(lambda a, d: np.asarray(function(a, d, {})).astype(dtype), label)
     warnings.warn(
         f"{label} takes single goals only, so it is called once per transition, which is slow: "
         "let it accept arrays [n, ...] and return [n]",
         stacklevel=5,
     )
-    return lambda a, d: np.array(
-        [function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype
-    ).reshape(-1)
+    return _guarded(
+        lambda a, d: np.array(
+            [function(x, y, {}) for x, y in zip(a, d, strict=True)], dtype
+        ).reshape(-1),
+        label,
+    )
+
+
+def _guarded(
+    function: Callable[[Array, Array], Array], label: str
+) -> Callable[[Array, Array], Array]:
+    """The function of an env; what it raises is told in one line. It must answer for each pair."""
+
+    def call(achieved: Array, desired: Array) -> Array:
+        with of_the_env(f"{label}()"):
+            found = function(achieved, desired)
+        if found.shape != (len(achieved),):
+            raise HindsightError(
+                f"{label}() must return one number per pair of goals, got shape "
+                f"{list(found.shape)} for {len(achieved)}"
+            )
+        return found
+
+    return call
 
 
 def _try(call: Callable[[], Array]) -> Array | Exception:

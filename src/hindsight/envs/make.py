@@ -89,7 +89,7 @@ def make(env_id: str, **kwargs: Any) -> Env:
             env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except HindsightError:
         raise
-    except (gym.error.Error, ImportError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # of the env's own code
         raise HindsightError(f"cannot make {env_id!r}: {_one_line(error)}") from error
     if getattr(env.unwrapped, "ignore_z_target_rotation", False):
         _mend_goal_distance(env.unwrapped)

@@ -24,6 +24,7 @@ class Features:
 
     @staticmethod
     def of(space: gym.Space[Any], name: str) -> Features:
+        _refuse_images(space, name)
         if isinstance(space, gym.spaces.Box | gym.spaces.MultiBinary | gym.spaces.MultiDiscrete):
             return Features(tuple(space.shape))
         if isinstance(space, gym.spaces.Discrete):
@@ -34,8 +35,8 @@ class Features:
             return Features((), int(space.n))
         raise HindsightError(
             f"{name} is a {type(space).__name__} space; Box, MultiBinary, MultiDiscrete and "
-            "Discrete are supported: "
-            "flatten it with gymnasium.wrappers.FlattenObservation or a wrapper of your own"
+            "Discrete are supported: make it a Box in an observation wrapper of your own, with "
+            "gymnasium.spaces.flatten(space, value)"
         )
 
     @property
@@ -47,3 +48,13 @@ class Features:
             return np.eye(self.categories, dtype=np.float32)[values]
         lead = values.shape[: values.ndim - len(self.shape)]
         return values.reshape(*lead, self.dim).astype(np.float32, copy=False)
+
+
+def _refuse_images(space: gym.Space[Any], name: str) -> None:
+    """Pictures would be read as thousands of numbers without a place."""
+    shape = space.shape or ()
+    if isinstance(space, gym.spaces.Box) and len(shape) >= 2 and space.dtype == np.uint8:
+        raise HindsightError(
+            f"{name} is an image of shape {list(shape)}, and images are not supported: give the "
+            "env numbers instead, such as positions, or what a network of yours makes of the image"
+        )

@@ -4,6 +4,7 @@ stored."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,30 @@ class Batch(NamedTuple):
         None  # then these are candidates, several times as many as are learnt from
     )
     actor: Batch | None = None  # what the actor learns from, if it is something else
+
+
+@dataclass(frozen=True)
+class RewardScale:
+    """Rewards such that all values are less by `offset`, and then in units of `unit`.
+
+    Q = r + gamma Q' becomes (Q - offset) / unit. At an end no Q' follows: there the whole offset
+    is subtracted.
+    """
+
+    offset: float = 0.0
+    unit: float = 1.0
+    gamma: float = 1.0
+
+    @property
+    def is_identity(self) -> bool:
+        return self.offset == 0.0 and self.unit == 1.0
+
+    def __call__(self, reward: Tensor, terminated: Tensor) -> Tensor:
+        """Scaled rewards, of rewards and of what is terminated, 0 or 1."""
+        if self.is_identity:
+            return reward
+        follows = self.gamma * (1.0 - np.asarray(terminated, np.float64))
+        return ((reward - self.offset * (1.0 - follows)) / self.unit).astype(np.float32)
 
 
 class TDErrors(NamedTuple):

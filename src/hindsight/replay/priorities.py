@@ -23,8 +23,8 @@ from hindsight.saving.tree import State, between, fitting
 from hindsight.schedules import Schedule
 from hindsight.settings import (
     Count,
+    Exponent,
     NotNegative,
-    OptionalNotNegative,
     Search,
     Share,
     ShareSchedule,
@@ -43,7 +43,7 @@ class PriorityConfig:
     or all alike."""
     signal: str = "td_error"
     """What sets the priority of a pair."""
-    alpha: Annotated[OptionalNotNegative, Search(0.2, 1.0)] = None
+    alpha: Annotated[Exponent, Search(0.2, 1.0)] = None
     """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not
     given."""
     beta: ShareSchedule = Schedule("linear", (0.5, 1.0))

@@ -16,7 +16,7 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.goals import DESIRED, RULES
-from hindsight.replay.batch import Batch, Fresh, NewPairs, Sample, TDErrors
+from hindsight.replay.batch import Batch, Fresh, NewPairs, RewardScale, Sample, TDErrors
 from hindsight.replay.pairs import Addresses, GoalNumbers, Pairs
 from hindsight.replay.priorities import Priorities, PriorityConfig
 from hindsight.replay.relabel import Relabel
@@ -145,10 +145,20 @@ class HindsightReplay:
         self.ends = self.ends_on_success = (
             False  # whether any episode has ended before its time, and on success
         )
+        self.reward_scale = RewardScale()  # how rewards are given out
 
     @property
     def prioritised(self) -> bool:
         return self.priorities is not None and self.priorities.prioritised
+
+    @property
+    def ends_at_goal(self) -> bool:
+        """Whether reaching a goal ends an episode: as it was seen to, or by the env's own word
+        about some goals."""
+        goals = self.storage.desired_goal[: min(self.storage.size, 64)]
+        if self.ends_on_success or self.spec.goal_terminated is None or not len(goals):
+            return self.ends_on_success
+        return bool(self.spec.goal_terminated(goals, goals).any())
 
     # ------------------------------------------------------------------------------------- storing
 
@@ -280,13 +290,15 @@ class HindsightReplay:
         goal = store.goal(goal_slot, goal_time)
         achieved = at(store.achieved_goal, slot, step + 1)
         own = (goal_time == DESIRED) & (goal_slot == slot)
+        terminated = self._terminated(slot, step, achieved, goal, own).astype(np.float32)
+        reward = self.spec.goal_reward(achieved, goal)
         parts: tuple[Array, ...] = (
             at(store.observation, slot, step),
             at(store.observation, slot, step + 1),
             self.spec.goal(goal),
             at(store.action, slot, step),
-            self.spec.goal_reward(achieved, goal),
-            self._terminated(slot, step, achieved, goal, own).astype(np.float32),
+            self.reward_scale(reward, terminated),
+            terminated,
             np.ones(len(slot), np.float32) if importance is None else importance.ravel(),
         )
         shaped = (part.reshape(*shape, *part.shape[1:]) for part in parts)

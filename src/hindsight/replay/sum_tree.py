@@ -12,6 +12,10 @@ from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Floats64, Ints
 
 FAN = 8  # children per node: eight float64 are one cache line
+FLAT = 0.01
+"""Below this alpha, p^alpha is so near 1 for every p that p cannot be told from it."""
+SMALLEST, LARGEST = 1e-300, 1e290
+"""Of p^alpha; 10^18 of the largest have a finite sum."""
 
 
 class SumTree:
@@ -20,7 +24,9 @@ class SumTree:
 
     Level 0 holds p^alpha of the entries, each level above the sums of FAN nodes of the one
     below, the last one the total. A sum is always that of its children as they are: recomputed,
-    not adjusted, so it does not drift. float64; 9 bytes per entry.
+    not adjusted, so it does not drift. float64; 9 bytes per entry. No priority above 0 is so
+    small that it is never drawn, nor so large that the total is infinite: p^alpha stays within
+    SMALLEST and LARGEST.
     """
 
     def __init__(self, capacity: int, alpha: float = 0.6) -> None:
@@ -33,6 +39,8 @@ class SumTree:
         self._starts: Ints = np.concatenate([[0], np.cumsum(sizes)])  # of the levels in the tree
         self._tree = np.zeros(int(self._starts[-1]))
         self._count = np.zeros(1, np.int64)
+        # p^alpha tells no more what p was: it is kept, too.
+        self._flat = np.zeros(capacity) if alpha < FLAT else None
 
     def __len__(self) -> int:
         """Entries that can be drawn."""
@@ -46,18 +54,18 @@ class SumTree:
         """Give entries [n] their priorities [n]. Of an entry that is named twice, the last one
         counts."""
         ids, values = check_ids(ids, self.capacity), check_priorities(priorities)
-        _set(
-            self._tree,
-            self._starts,
-            self._count,
-            ids,
-            np.where(values > 0, values**self.alpha, 0.0),
-        )
+        with np.errstate(over="ignore", under="ignore"):
+            mass = np.clip(values**self.alpha, SMALLEST, LARGEST)
+        _set(self._tree, self._starts, self._count, ids, np.where(values > 0, mass, 0.0))
+        if self._flat is not None:
+            self._flat[ids] = values
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
         ids = check_ids(ids, self.capacity)
         _set(self._tree, self._starts, self._count, ids, np.zeros(len(ids)))
+        if self._flat is not None:
+            self._flat[ids] = 0.0
 
     @property
     def total(self) -> float:
@@ -66,13 +74,15 @@ class SumTree:
 
     def priority(self, ids: Ints) -> Floats64:
         """The priority of each entry; 0 without one."""
-        values: Floats64 = self._tree[ids]
-        return values if self.alpha == 0 else values ** (1.0 / self.alpha)
+        values: Floats64 = self._tree[ids] if self._flat is None else self._flat[ids]
+        return values ** (1.0 / self.alpha) if self._flat is None else values
 
     def largest(self) -> float:
         """The largest priority; 0 if there is none."""
-        top = float(self._tree[: self.capacity].max())
-        return top if self.alpha == 0 else top ** (1.0 / self.alpha)
+        if self._flat is not None:
+            return float(self._flat.max())
+        top: float = float(self._tree[: self.capacity].max()) ** (1.0 / self.alpha)
+        return top
 
     def probability(self, ids: Ints) -> Floats64:
         """Exact probability of each entry in one draw."""
@@ -89,13 +99,18 @@ class SumTree:
     def export_state(self) -> State:
         """The entries that can be drawn, and p^alpha of each: the sums above them follow."""
         entries = np.flatnonzero(self._tree[: self.capacity]).astype(np.int32)
-        return {"entries": entries, "mass": self._tree[entries]}
+        state = {"entries": entries, "mass": self._tree[entries]}
+        return state if self._flat is None else state | {"priority": self._flat[entries]}
 
     def restore_state(self, state: State) -> None:
         entries = distinct(state["entries"], self.capacity)
         mass = fitting(state["mass"], "mass", entries.shape, np.float64)
         if not (np.isfinite(mass).all() and (mass > 0).all()):
             raise HindsightError("mass must be finite and more than 0")
+        if self._flat is not None:
+            saved = fitting(state["priority"], "priority", entries.shape, np.float64)
+            self._flat[:] = 0.0
+            self._flat[entries] = check_priorities(saved)
         self._tree[:] = 0.0
         self._tree[entries] = mass
         self._count[0] = len(entries)

@@ -53,12 +53,12 @@ class InJax:
         it may be the last."""
         config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
         largest = config.episodes_per_cycle * self.horizon
+        most = -(-config.steps // config.episodes_per_cycle)  # batches, if all end at once
+        every = min(config.eval_every, most)
         while now.step < config.steps:
             now.learner = agent.scheduled(now.learner, self.scale, now.step / config.steps)
             done = now.cycle % config.eval_every
-            keys = jax.random.split(
-                jax.random.fold_in(self.key, now.cycle - done), config.eval_every
-            )
+            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle - done), every)
             needed = -(
                 -(config.steps - now.step) // largest
             )  # batches, if all of them are as long as can be
@@ -211,6 +211,7 @@ def _batch(
     shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
     return GoalBatch(
         **shown,
+        failed=jnp.zeros(hit.shape[1], bool),
         pursued=played["goal"],
         goal=goal,
         hit=hit,

@@ -25,6 +25,7 @@ from hindsight.saving.tree import Learning
 from hindsight.training.asynchronous import Asynchronous
 from hindsight.training.in_jax import InJax
 from hindsight.training.initial_priorities import InitialPriorities
+from hindsight.training.memory import check_memory, envs_made
 from hindsight.training.off_policy import OffPolicy
 from hindsight.training.on_policy import OnPolicy
 from hindsight.training.progress import Progress
@@ -54,16 +55,18 @@ def make_loop(
 
     def envs(workers: int | None) -> EnvBatch:
         how = (config.simulator, workers, config.env_timeout, config.env_failures)
-        batch = make_batch(make_env, spec, config.num_envs, *how)
+        batch = make_batch(make_env, spec, envs_made(config), *how)
         stack.callback(batch.close)
         return batch
 
     if isinstance(config, OffPolicyConfig):
         slot_count(spec, config.replay.buffer_size)
+        check_memory(config, spec)
         collector = Collector(envs(config.workers), spec)
         return off_policy(config, spec, collector, stack, dataset=dataset)
     assert isinstance(config, OnPolicyConfig)
     twin = _twin(config, spec, make_env)
+    check_memory(config, spec, in_jax=twin is not None)
     if isinstance(config.agent, A3CConfig):
         share = max((config.workers or os.cpu_count() or 1) // config.agent.workers, 1)
         batches = [envs(share) for _ in range(config.agent.workers)]

@@ -105,6 +105,7 @@ class OffPolicy:
                 # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
                 # whose default follows the paper's published code.
                 pairs = replay.store(staged, progress, rng, known)
+                replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
                 # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": the agent's
                 # `td_errors`. Collectors on other machines may have done both (distributed/).
                 new_td = (
@@ -117,6 +118,7 @@ class OffPolicy:
                 replay.push(pairs, new_td)
             clock.lap("replay")
 
+            replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
             means = Means()
             for draw, updates in enumerate(self._draws()):
                 # "Sample batch number of transitions"
@@ -150,6 +152,7 @@ class OffPolicy:
             self.normalizer.add(episodes)
         now.learner = self.agent.scheduled(now.learner, self.normalizer.scale(), 0.0)
         pairs = replay.store(episodes, 0.0, rng)
+        replay.reward_scale = self.agent.reward_scale(replay.ends_at_goal)
         replay.push(pairs, self.initial_priorities.td_errors(now.learner, replay, pairs))
 
     def _draws(self) -> list[int]:

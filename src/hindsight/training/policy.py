@@ -142,6 +142,7 @@ class Policy:
             AttributeError,
             RecursionError,
             OSError,
+            OverflowError,
         ) as error:
             raise HindsightError(
                 f"the policy in {directory} is broken: {' '.join(str(error).split())}"
@@ -208,6 +209,8 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     )
     shape = _actor_shape(data["actor"])
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
+    if scale.observation_mean.shape != (observation.dim,) or scale.goal_mean.shape != (goal.dim,):
+        raise ValueError("the tensors do not fit the shapes of observation and goal")
     params: Params = {}
     for path, tensor in tensors.items():
         *parents, leaf = path.split("/")

@@ -31,7 +31,8 @@ def replay_metrics(replay: HindsightReplay, sample: Sample) -> dict[str, float]:
     """Of one sample [U, B]: which goals, rewards, time steps and priorities it has. Call it
     before the update."""
     spec, at, batch = replay.spec, sample.addresses, sample.batch
-    hit = batch.reward >= (spec.success_reward if spec.success_reward is not None else np.inf)
+    best = np.float32(np.inf if spec.success_reward is None else spec.success_reward)
+    hit = batch.reward >= replay.reward_scale(best, batch.terminated)
     alternate = float(np.mean(at.alternate))
     others = at.alternate & (at.goal_time < 0)  # desired goals of other episodes
     quarters = (

@@ -46,7 +46,7 @@ class Run:
         rates = [row["eval/success_rate"] for row in self._rows() if "eval/success_rate" in row]
         success = f", success {rates[-1]:.2f}" if rates else ""
         try:
-            return f"{self.summary['status']}{success}"
+            return f"{self.summary.get('status', 'unknown')}{success}"
         except HindsightError:
             training = self.path.is_dir() and self.is_locked
             return f"{'training' if training else 'not finished'}{success}"

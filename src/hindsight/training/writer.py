@@ -3,9 +3,11 @@ as the settings say."""
 
 from __future__ import annotations
 
+import traceback
 from types import TracebackType
 from typing import Any
 
+from hindsight.errors import EnvFailed
 from hindsight.saving.appended import Events, Rows
 from hindsight.saving.checkpoints import Checkpoint, Snapshot
 from hindsight.saving.files import refuse_links, sealed, tensor_parts, write_aside, write_synced
@@ -139,6 +141,8 @@ class RunWriter:
                     found, kind = diverged, kind or Diverged
             if found is not None:
                 self._keep_batch(found)
+            if isinstance(error, EnvFailed):
+                self._keep_traceback(error)
             content = sealed(self._summary(kind))
             self._saver.attempt(
                 self.run.path, lambda: write_aside(self.run.path / SUMMARY, content)
@@ -172,6 +176,13 @@ class RunWriter:
 
         if self._saver.attempt(path, write):
             error.args = (f"{error}. What it comes from is in {path}",)
+
+    def _keep_traceback(self, error: EnvFailed) -> None:
+        """Write down what the env's own code raised, and where, and tell it."""
+        path = self.run.path / "traceback.txt"
+        text = "".join(traceback.format_exception(error.__cause__))
+        if self._saver.attempt(path, lambda: write_aside(path, text.encode(errors="replace"))):
+            error.args = (f"{error}. Its traceback is in {path}",)
 
     def _summary(self, kind: type[BaseException] | None) -> dict[str, Any]:
         config, last = self.run.config, self._last

@@ -1,0 +1,130 @@
+"""How much memory a training would take: more than the machine has is refused, before anything is
+allocated."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from hindsight.agents.a2c import A3CConfig
+from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
+from hindsight.envs.contract import GoalEnvSpec
+from hindsight.errors import HindsightError
+from hindsight.settings import flatten, plain
+
+ENV = 50_000
+"""Bytes of an env, at the least."""
+PAIR = 20
+"""Bytes of a pair of a transition and a goal, with its priority."""
+NUMBERS = 12
+"""Per parameter: of a network, another and their targets, each with what Adam keeps."""
+
+
+def check_memory(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -> None:
+    """Raise HindsightError, naming the setting that takes the most, if a training takes more
+    memory than there is."""
+    needs, room = needed(config, spec, in_jax), machine_memory()
+    if sum(needs.values()) > room:
+        name = max(needs, key=lambda name: needs[name])
+        raise HindsightError(
+            f"setting {name} {plain(flatten(config)[name])} would take about "
+            f"{_shown(needs[name])} of memory, of {_shown(room)} that there are: choose a smaller "
+            "one"
+        )
+
+
+def needed(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -> dict[str, float]:
+    """Bytes that a training takes, roughly and at the least, by the setting that decides."""
+    episode = float(spec.horizon * transition_bytes(spec))
+    needs = {
+        # As they are collected, and put together.
+        "episodes_per_cycle": 2 * config.episodes_per_cycle * episode,
+        "eval_episodes": 2 * config.eval_episodes * episode,
+        "num_envs": envs_made(config) * (ENV + episode),
+        "agent.net_arch": 4.0 * NUMBERS * _parameters(config, spec),
+    }
+    if isinstance(config, OffPolicyConfig):
+        return needs | _replay(config, spec)
+    assert isinstance(config, OnPolicyConfig)
+    agent, episodes = config.agent, config.episodes_per_cycle
+    steps = episodes * spec.horizon
+    goals = (agent.goals or steps) if agent.hindsight else 1
+    row = 4 * _inputs(config, spec) + 4 * max(agent.net_arch) + 40
+    batch = float(row) * (goals + episodes * agent.actual_goals) * steps
+    if in_jax and agent.hindsight:
+        batch += 5.0 * steps**2  # which achieved goals are equal
+    needs["agent.goals" if agent.goals > episodes else "episodes_per_cycle"] = batch
+    if isinstance(agent, A3CConfig):
+        needs["agent.workers"] = agent.workers * sum(needs.values())
+    return needs
+
+
+def envs_made(config: TrainConfig) -> int:
+    """No more than are ever played together."""
+    return min(config.num_envs, max(config.episodes_per_cycle, config.eval_episodes))
+
+
+def transition_bytes(spec: GoalEnvSpec) -> int:
+    """Of a step as it is stored."""
+    goal = int(np.prod(spec.goal.shape, dtype=np.int64)) * spec.goal_dtype.itemsize
+    return 4 * spec.observation.dim + goal + max(8, 4 * spec.actions.dim) + 2
+
+
+def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
+    replay, priority = config.replay, config.priority
+    # Pages of the store that are never written take no memory. But one that is larger than the
+    # machine's cannot be made at all.
+    store = float(replay.buffer_size * transition_bytes(spec))
+    if store <= machine_memory():
+        played = config.steps + config.episodes_per_cycle * spec.horizon
+        store = float(min(replay.buffer_size, played) * transition_bytes(spec))
+    stored, prioritised = replay.goals_chosen == "stored", priority.sampling != "uniform"
+    pairs = float(replay.buffer_size * PAIR) if stored or prioritised else 0.0
+    updates = config.gradient_steps
+    if prioritised:
+        updates = min(updates, priority.updates_per_draw)
+    # Two observations, a goal and an action per row, here and in JAX, and its address; and what a
+    # network makes of it.
+    row = 2 * 4 * (2 * spec.observation.dim + spec.goal.dim + spec.actions.dim) + 64
+    rows = float(config.batch_size * priority.fresh)
+    largest = "batch_size" if config.batch_size >= updates else "gradient_steps"
+    return {
+        "replay.buffer_size": store + pairs,
+        "replay.replay_k": pairs * replay.replay_k.bounds()[1] if stored else 0.0,
+        "priority.fresh" if priority.fresh > config.batch_size else largest: rows
+        * (updates * row + 4 * sum(config.agent.net_arch)),
+    }
+
+
+def _inputs(config: TrainConfig, spec: GoalEnvSpec) -> int:
+    fourier = int(getattr(config.agent, "fourier_features", 0))
+    return (spec.observation.dim + spec.goal.dim) * (1 + 2 * fourier)
+
+
+def _parameters(config: TrainConfig, spec: GoalEnvSpec) -> float:
+    outputs = spec.actions.choices or spec.actions.dim
+    widths = [_inputs(config, spec) + outputs, *config.agent.net_arch, outputs]
+    return float(sum(a * b for a, b in pairwise(widths)))
+
+
+def machine_memory() -> float:
+    """Bytes that this process may have: of the machine, of its container, or by its limit."""
+    limits = [float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError, ValueError):  # "max" where there is none
+        limits.append(float(Path("/sys/fs/cgroup/memory.max").read_text()))
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        limits.append(float(limit))
+    return min(limits)
+
+
+def _shown(size: float) -> str:
+    units = ["B", "kB", "MB", "GB", "TB", "PB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.3g} {units[0]}"
