@@ -84,9 +84,7 @@ def test_costs_are_measured_or_estimated() -> None:
     assert 6 < minutes < 8
     # 1.3M steps: 81,000 updates of 512 at 28 us each are 19 minutes; simulation overlaps;
     # evaluations come on top.
-    baselines = {entry.slug: entry for entry in here.entries("baselines")}
-    slide = baselines["fetchslide-her"]
-    assert isinstance(slide, Training)
+    slide = Training("slide-her", "FetchSlide-v4", preset="her")
     assert 19 < estimated_minutes(config_of(slide, 0), slide) < 22
 
 
@@ -94,9 +92,8 @@ def test_commands_repeat_the_settings() -> None:
     here = folder.find()
     table = {entry.slug: entry for entry in here.entries("table")}
     assert command(table["reach-two-8-512-ours"], 1) == (
-        "hindsight train FetchReach-v4 --preset paper-normalized --priority.queues two_queues "
-        "--replay.replay-k 8 "
-        "--gradient-steps 40 --agent.target-update-interval 2 --steps 12000 --seed 1"
+        "hindsight train FetchReach-v4 --preset hper --priority.queues two_queues "
+        "--replay.replay-k 8 --gradient-steps 40 --batch-size 512 --steps 12000 --seed 1"
     )
 
 
@@ -108,11 +105,19 @@ def test_the_paper_table_is_whole() -> None:
     for line in lines:
         columns = {entry.column for entry in entries if entry.line == line}
         assert {"the paper's settings", "our settings"} <= columns
+        _, k, batch, updates, queues = line.split(" | ")
+        for entry in entries:  # every cell has the numbers of its own line
+            if entry.line == line:
+                config, workers = config_of(entry, 0), 1 if entry.column == "our settings" else 12
+                assert config.replay.replay_k(0.0) == int(k)
+                assert config.batch_size == workers * int(batch)
+                assert config.gradient_steps == int(updates)
+                assert config.priority.queues == queues
     literal = next(entry for entry in entries if entry.slug == "push-two-6-256-paper")
     config = config_of(literal, 0)
     assert (str(literal.paper), config.batch_size, config.agent.normalize) == (
         "0.1125 (epoch 45)",
-        256,
+        12 * 256,  # the averaged gradients of its workers
         False,
     )
 
