@@ -104,7 +104,7 @@ class Nodes:
         return [found[actor._actor_id.hex()]["Address"]["NodeID"] for actor in collectors._actors]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def session() -> Iterator[Nodes]:
     cluster.imported()
     nodes = Nodes()
