@@ -14,6 +14,7 @@ from hindsight.lab.conclusions import chance, conclude, episode_noise, notes
 from hindsight.lab.groups import Group, differing, group, setting_labels
 from hindsight.lab.page.figure import ticks
 from hindsight.lab.runs import LoadedRun
+from hindsight.lab.speed import speeds
 from hindsight.replay.replay import ReplayConfig
 from hindsight.schedules import Schedule
 from hindsight.training.run import Run
@@ -152,3 +153,30 @@ def test_long_lines_are_thinned_and_keep_their_end() -> None:
 )
 def test_ticks_are_round(bottom: float, top: float, expected: list[float]) -> None:
     assert ticks(bottom, top, 5) == pytest.approx(expected)
+
+
+def test_speed_is_compared_with_the_first_group_or_the_named_one() -> None:
+    slow = [run(f"slow-{seed}", seed, 0.0, 0.2, 1.0, k=1.0) for seed in range(5)]
+    fast = [run(f"fast-{seed}", seed, 0.4, 1.0, k=2.0) for seed in range(5)]
+    few = [run(f"few-{seed}", seed, 0.5, 0.5, k=3.0) for seed in range(4)]
+    other = [run("other-0", 0, 0.5, env="FetchSlide-v4")]
+    found = speeds(group([*slow, *fast, *few, *other]))
+    assert [s.until for s in found.values()] == [200, 200, 200, 100]
+    assert [s.area.value for s in found.values()] == pytest.approx([0.1, 0.7, 0.5, 0.5])
+    assert found["slow"].against("slow") == found["other"].against("other") == "the base"
+    assert found["fast"].against("fast") == "1.00 [1.00, 1.00]: better"
+    assert found["few"].against("few") == "fewer than 5 seeds"
+    assert found["few"].steps_to_good.with_interval == "0 of 4"
+    assert found["fast"].steps_to_good.median is not None
+    assert found["fast"].steps_to_good.median.value == 200
+    named = speeds(group([*slow, *fast, *other]), base="fast")
+    assert named["slow"].against("slow") == "0.00 [0.00, 0.00]: worse"
+    assert named["other"].base == "other"
+    with pytest.raises(HindsightError, match="Did you mean 'fast'"):
+        speeds(group([*slow, *fast]), base="fats")
+
+
+def test_a_run_that_has_just_begun_leaves_an_area() -> None:
+    begun = group([run("a-0", 0, k=1.0), run("b-0", 0, 0.1, 0.3, k=2.0)])
+    assert speeds(begun)["b"].area.value == pytest.approx(0.2)
+    assert "a" not in speeds(begun)

@@ -86,6 +86,9 @@ def test_compare_shows_groups_and_conclusions(
         "it flatters",
         "replay.replay_k",
         "One seed claims nothing",
+        "Learning speed",
+        "the base",
+        "fewer than 5 seeds",
     ):
         assert text in out
     assert "“with”" in out
@@ -102,6 +105,8 @@ def test_compare_json_holds_the_same(capsys: pytest.CaptureFixture[str], runs: P
             assert [r["final"] for r in g["runs"]] == pytest.approx(last)
         assert g["final"]["low"] <= g["final"]["value"] <= g["final"]["high"]
         assert g["eval_episodes"] == 8
+        assert g["speed"]["base"] == "hpg"
+        assert g["speed"]["improvement"] is None
     assert data["skipped"] == []
     assert {c["verdict"] for c in data["conclusions"]} <= {
         "better",
@@ -109,6 +114,16 @@ def test_compare_json_holds_the_same(capsys: pytest.CaptureFixture[str], runs: P
         "too few episodes",
         "one seed",
     }
+
+
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_an_unknown_base_is_one_line(
+    capsys: pytest.CaptureFixture[str], runs: Path, tmp_path: Path, command: str
+) -> None:
+    options = ["-o", tmp_path / "page.html", "--no-video"] if command == "report" else []
+    code, out, err = call(capsys, command, runs / "with-0", "--base", "wiht", *options)
+    assert (code, out) == (2, "")
+    assert err == "hindsight: no group is called 'wiht'. Did you mean 'with'?\n"
 
 
 def broken(runs: Path, tmp_path: Path) -> dict[str, tuple[Path, str]]:
@@ -269,6 +284,8 @@ PLAY = """async () => {
     await new Promise(r => setTimeout(r, 50));
   return [video.readyState, video.currentTime, video.videoWidth];
 }"""
+OVERFLOWING = """[...document.querySelectorAll('.scroll:not(.tall)')]
+  .filter(box => box.scrollWidth > box.clientWidth).map(box => box.ariaLabel)"""
 PLOTS = """() => [...document.querySelectorAll('svg.plot')].map(plot => ({
   x: plot.querySelector('.x-axis').textContent, y: plot.querySelector('.y-axis').textContent,
   name: plot.querySelector('title').textContent, lines: plot.querySelectorAll('polyline').length,
@@ -345,6 +362,8 @@ def test_the_page_in_a_browser(browser: Any, page_file: Path, size: str, scheme:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if size == "desktop":  # on a phone they scroll in their own box
+        assert page.evaluate(OVERFLOWING) == []
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground))) < 150) == (scheme == "dark")
 

@@ -1,6 +1,16 @@
 import pytest
 
-from hindsight.lab.statistics import difference, estimate, interquartile_mean
+from hindsight.lab.statistics import (
+    area,
+    difference,
+    estimate,
+    first_good,
+    improvement,
+    improvement_of_many,
+    improvement_text,
+    interquartile_mean,
+    steps_to_good,
+)
 
 
 def test_interquartile_mean_leaves_out_a_quarter_on_each_side():
@@ -27,3 +37,32 @@ def test_difference_is_claimed_only_if_the_seeds_do_not_overlap():
     assert apart.value == pytest.approx(0.8)
     close = difference([0.9, 0.5, 0.7], [0.6, 0.8, 0.7])
     assert close.low < 0 < close.high
+
+
+def test_improvement_counts_pairs_of_seeds_and_ties_half():
+    found = improvement([1, 2], [0, 1])  # pairs: 1>0, 1=1, 2>0, 2>1
+    assert found.value == pytest.approx(3.5 / 4)
+    assert improvement_of_many([1] * 4, [0] * 5) is None
+    assert improvement_text(None) == "fewer than 5 seeds"
+    sure = improvement_of_many([1] * 5, [0] * 5)
+    assert improvement_text(sure) == "1.00 [1.00, 1.00]: better"
+    assert improvement_text(improvement([0] * 5, [1] * 5)).endswith(": worse")
+    assert improvement_text(improvement([0, 1], [1, 0])).endswith(": cannot be told")
+
+
+def test_area_is_the_mean_of_the_evaluations_up_to_a_step():
+    steps, success = [10, 20, 30], [0.0, 0.9, 0.3]
+    assert area(steps, success) == pytest.approx(0.4)
+    assert area(steps, success, until=20) == pytest.approx(0.45)
+    assert first_good(steps, success) == 20
+    assert first_good(steps, [0.0, 0.89, 0.3]) is None
+
+
+def test_steps_to_good_is_the_median_of_the_seeds_that_get_there():
+    found = steps_to_good([4000, None, 2000, 9000])
+    assert (found.reached, found.seeds, found.median.value) == (3, 4, 4000)
+    assert str(found) == found.with_interval == "3 of 4, 4k"  # three seeds have no interval
+    many = steps_to_good([1000, 2000, 3000, 4000, 5000])
+    assert many.with_interval.startswith("5 of 5, 3k [")
+    assert 1000 <= many.median.low < 3000 < many.median.high <= 5000
+    assert str(steps_to_good([None, None])) == "0 of 2"

@@ -34,6 +34,8 @@ class Compare:
     """Run directories."""
     labels: tuple[str, ...] = ()
     """A name per group, in the order of the runs; by default the settings in which they differ."""
+    base: str = ""
+    """The group that the others are compared with, by its name; by default the first."""
     json: bool = False
     """Print one JSON object."""
 
@@ -46,12 +48,11 @@ class Compare:
         from hindsight.lab.terminal import as_json, show
 
         if self.json:
-            print(json.dumps(as_json(groups, skipped), indent=2))
+            print(json.dumps(as_json(groups, skipped, self.base), indent=2))
         else:
             console = Console()
-            show(
-                groups, console if console.is_terminal else Console(width=160)
-            )  # a pipe has no width: tables must fit
+            # A pipe has no width: tables must fit.
+            show(groups, console if console.is_terminal else Console(width=160), self.base)
         return 1 if skipped else 0
 
 
@@ -97,6 +98,8 @@ class Report:
     labels: tuple[str, ...] = ()
     """A name per group, in the order of the runs; by default what their directories or settings
     are called."""
+    base: str = ""
+    """The group that the others are compared with, by its name; by default the first."""
     title: str = ""
     video: bool = True
     """Show a video of the best policy of every env."""
@@ -112,7 +115,9 @@ class Report:
         if not 1 <= self.every < 1e6:
             raise HindsightError(f"--every must be 1 second or more, got {self.every:g}")
         watch = self.every if self.watch else None
-        skipped = report(self.runs, self.output, self.labels, self.title, self.video, watch)
+        skipped = report(
+            self.runs, self.output, self.labels, self.title, self.video, watch, self.base
+        )
         print(f"page: {self.output}")
         return 1 if skipped else 0
 

@@ -9,13 +9,12 @@ from math import comb, sqrt
 from typing import Literal
 
 from hindsight.lab.groups import Group, tasks
-from hindsight.lab.statistics import Estimate, difference
+from hindsight.lab.statistics import FEW_SEEDS, Estimate, difference
 
 Verdict = Literal["better", "no difference", "too few episodes", "one seed", "alone"]
 _ORDER: tuple[Verdict, ...] = ("better", "no difference", "too few episodes", "alone", "one seed")
 ALL_PAIRS = 4
 """Up to so many groups, every pair is compared; of more, the best with each other one."""
-FEW_SEEDS = 5
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ def report(
     title: str,
     video: bool,
     watch: float | None,
+    base: str = "",
 ) -> int:
     """Write the page, every `watch` seconds until no run is training; how many were skipped."""
     if output.suffix not in (".html", ".htm"):
@@ -30,7 +31,7 @@ def report(
         raise HindsightError(f"cannot write {output}: there is no directory {output.parent}")
     reported: set[Skipped] = set()
     while True:
-        skipped, running = write_page(paths, output, labels, title, video, watch, reported)
+        skipped, running = write_page(paths, output, labels, title, video, watch, reported, base)
         if watch is None or not running:
             return skipped
         time.sleep(watch)
@@ -44,6 +45,7 @@ def write_page(
     video: bool = True,
     watch: float | None = None,
     reported: set[Skipped] | None = None,
+    base: str = "",
 ) -> tuple[int, int]:
     """Write the page; how many directories were skipped, and how many runs are still running."""
     groups, skipped = grouped(paths, labels, "report", reported)
@@ -53,7 +55,7 @@ def write_page(
 
     running = sum(run.state == "running" for g in groups for run in g.runs)
     wanted = video and not (watch and running)  # a video takes time from the training
-    html = page(groups, skipped, best_policies(groups) if wanted else None, watch, title)
+    html = page(groups, skipped, best_policies(groups) if wanted else None, watch, title, base)
     try:
         write_aside(output, html.encode())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What several seeds say: interquartile mean and bootstrap intervals."""
+"""What several seeds say: interquartile mean, learning speed, and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import numpy as np
 from scipy import stats
 
 _DRAWS = 5000
+FEW_SEEDS = 5
+"""Of fewer nothing is claimed."""
+GOOD = 0.9
+"""The success that a method is to reach soon."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,63 @@ def improvement(a: Sequence[float], b: Sequence[float]) -> Estimate:
     means = [wins[np.ix_(row, column)].mean() for row, column in zip(rows, columns, strict=True)]
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(wins.mean()), float(low), float(high), min(wins.shape))
+
+
+def improvement_text(found: Estimate | None) -> str:
+    """In words, if the interval says so; `None` is for too few seeds."""
+    if found is None:
+        return f"fewer than {FEW_SEEDS} seeds"
+    word = "better" if found.low > 0.5 else "worse" if found.high < 0.5 else "cannot be told"
+    return f"{found}: {word}"
+
+
+def improvement_of_many(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
+    """The probability of improvement; None for too few seeds."""
+    return improvement(a, b) if min(len(a), len(b)) >= FEW_SEEDS else None
+
+
+# ------------------------------------------------------------------------------ learning speed
+
+
+def area(steps: Sequence[float], success: Sequence[float], until: float | None = None) -> float:
+    """The mean of the evaluations of a run, up to a step: the area under its learning curve."""
+    return float(
+        np.mean([y for x, y in zip(steps, success, strict=True) if until is None or x <= until])
+    )
+
+
+def first_good(steps: Sequence[float], success: Sequence[float]) -> float | None:
+    """The step of the first evaluation of 0.9 or more."""
+    return next((x for x, y in zip(steps, success, strict=True) if y >= GOOD), None)
+
+
+@dataclass(frozen=True)
+class StepsToGood:
+    """How many seeds have an evaluation of 0.9 or more, and the median of their first ones."""
+
+    reached: int
+    seeds: int
+    median: Estimate | None
+    """Over the seeds that reach it, with its 95 % bootstrap interval."""
+
+    def __str__(self) -> str:
+        return f"{self.reached} of {self.seeds}" + (
+            f", {self.median.value / 1000:.0f}k" if self.median else ""
+        )
+
+    @property
+    def with_interval(self) -> str:
+        if self.median is None or self.median.seeds < FEW_SEEDS:
+            return str(self)
+        return f"{self} [{self.median.low / 1000:.0f}k, {self.median.high / 1000:.0f}k]"
+
+
+def steps_to_good(firsts: Sequence[float | None]) -> StepsToGood:
+    """Of the first good evaluations of each seed; None for a seed that has none."""
+    found = np.array([step for step in firsts if step is not None], float)
+    if not len(found):
+        return StepsToGood(0, len(firsts), None)
+    draws = np.random.default_rng(0).choice(found, (_DRAWS, len(found)))
+    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
+    median = Estimate(float(np.median(found)), float(low), float(high), len(found))
+    return StepsToGood(len(found), len(firsts), median)

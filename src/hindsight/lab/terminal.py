@@ -14,6 +14,7 @@ from hindsight.errors import printable
 from hindsight.lab.conclusions import conclude, notes
 from hindsight.lab.groups import Group, differing, tasks
 from hindsight.lab.runs import Skipped
+from hindsight.lab.speed import Speed, speeds
 from hindsight.lab.statistics import Estimate
 
 
@@ -22,8 +23,9 @@ def escape(text: str) -> str:
     return markup.escape(printable(text))
 
 
-def show(groups: Sequence[Group], console: Console) -> None:
-    """Overview, settings that differ, conclusions and notes."""
+def show(groups: Sequence[Group], console: Console, base: str = "") -> None:
+    """Overview, learning speed, settings that differ, conclusions and notes."""
+    found = speeds(groups, base)
     table = Table(
         title="Success: interquartile mean over seeds [95 % bootstrap interval]",
         title_justify="left",
@@ -41,6 +43,15 @@ def show(groups: Sequence[Group], console: Console) -> None:
         )
     console.print(table)
     console.print("* the highest of all evaluations: it flatters\n", highlight=False)
+    if found:
+        console.print(_speed(found))
+        until = ", ".join(f"{step:,}" for step in sorted({s.until for s in found.values()}))
+        console.print(
+            f"Area: mean success of the evaluations up to step {until}, the last that all runs of "
+            "an env have.\nP: the probability that a seed has a larger area than one of the "
+            "base.\n",
+            highlight=False,
+        )
     for task, members in tasks(groups).items():
         settings = differing(members)
         if settings:
@@ -51,6 +62,18 @@ def show(groups: Sequence[Group], console: Console) -> None:
     console.print()
     for text in notes(groups):
         console.print(f"note: {printable(text)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _speed(found: dict[str, Speed]) -> Table:
+    title = "Learning speed, over seeds [95 % bootstrap interval]"
+    table = Table(title=title, title_justify="left")
+    table.add_column("group", overflow="fold")
+    for name in ("area", "seeds that reach 0.9, median step", "P(larger area than the base)"):
+        table.add_column(name)
+    for label, speed in found.items():
+        cells = (label, str(speed.area), speed.steps_to_good.with_interval, speed.against(label))
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def _settings(task: str, groups: Sequence[Group], settings: dict[str, list[str]]) -> Table:
@@ -67,10 +90,11 @@ def shown(number: Estimate | None) -> str:
     return "–" if number is None else str(number)  # noqa: RUF001  (no number)
 
 
-def as_json(groups: Sequence[Group], skipped: Sequence[Skipped]) -> dict[str, Any]:
+def as_json(groups: Sequence[Group], skipped: Sequence[Skipped], base: str = "") -> dict[str, Any]:
     """The same as plain values."""
+    found = speeds(groups, base)
     return {
-        "groups": [_group(g) for g in groups],
+        "groups": [_group(g, found.get(g.label)) for g in groups],
         "settings_that_differ": {
             task: {
                 name: dict(zip([g.label for g in members], row, strict=True))
@@ -85,7 +109,7 @@ def as_json(groups: Sequence[Group], skipped: Sequence[Skipped]) -> dict[str, An
     }
 
 
-def _group(g: Group) -> dict[str, Any]:
+def _group(g: Group, speed: Speed | None) -> dict[str, Any]:
     return {
         "label": g.label,
         "env": g.env,
@@ -93,6 +117,7 @@ def _group(g: Group) -> dict[str, Any]:
         "method": g.method,
         "final": dataclasses.asdict(g.final) if g.final else None,
         "best": dataclasses.asdict(g.best) if g.best else None,
+        "speed": dataclasses.asdict(speed) if speed else None,
         "evaluations": g.evaluations,
         "eval_episodes": g.episodes,
         "runs": [

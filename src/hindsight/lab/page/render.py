@@ -14,6 +14,7 @@ from hindsight.lab.conclusions import conclude, notes
 from hindsight.lab.groups import Group, differing, tasks
 from hindsight.lab.page.figure import MARKERS, Axes, Figure, figure
 from hindsight.lab.runs import SUCCESS, LoadedRun, Skipped
+from hindsight.lab.speed import speeds
 from hindsight.lab.video import PolicyVideo
 
 
@@ -30,6 +31,7 @@ def page(
     videos: Mapping[str, PolicyVideo] | None = None,
     refresh: float | None = None,
     title: str = "",
+    base: str = "",
 ) -> str:
     """HTML of a comparison. `videos` are by env; `refresh`: seconds until the page is reloaded."""
     by_task = tasks(groups)
@@ -54,6 +56,7 @@ def page(
             conclusions=conclude(groups),
             notes=notes(groups),
             style=style,
+            speeds=speeds(groups, base),
             tasks=[
                 _task(i, name, members, style, (videos or {}).get(name))
                 for i, (name, members) in enumerate(by_task.items())

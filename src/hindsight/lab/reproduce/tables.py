@@ -14,13 +14,18 @@ from hindsight.lab.reproduce.configs import command, config_of, differences
 from hindsight.lab.reproduce.experiment import Entry, Experiment, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.rows import Row, config_in, rows_of
-from hindsight.lab.statistics import estimate, improvement
+from hindsight.lab.statistics import (
+    area,
+    estimate,
+    first_good,
+    improvement_of_many,
+    improvement_text,
+    steps_to_good,
+)
 
 MARKER = re.compile(r"(<!-- table: ([\w-]+)(?: (\w+))? -->\n)(.*?)(<!-- /table -->)", re.DOTALL)
 VIEWS: dict[str, tuple[str, ...]] = {"short": ("label", "by_seed", "steps", "minutes", "command")}
 NOT_RUN = "not run"
-LEAST_SEEDS = 5
-"""Of fewer nothing is said."""
 Rows = Mapping[int, Row]
 
 
@@ -156,13 +161,13 @@ def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"`{shown}`"
 
 
-def area(row: Row, until: int | None = None) -> float:
-    """The mean of the evaluations of a run, up to a step: the area under its learning curve."""
-    return float(np.mean([p[2] for p in row["curve"] if until is None or p[0] <= until]))
+def _curve(row: Row) -> tuple[list[float], list[float]]:
+    """Steps and success of the evaluations."""
+    return [point[0] for point in row["curve"]], [point[2] for point in row["curve"]]
 
 
 def _areas(experiment: Experiment, rows: Rows) -> list[float]:
-    return [area(row, experiment.area_until) for row in rows.values()]
+    return [area(*_curve(row), experiment.area_until) for row in rows.values()]
 
 
 def _area(experiment: Experiment, entry: Training, rows: Rows) -> str:
@@ -170,24 +175,13 @@ def _area(experiment: Experiment, entry: Training, rows: Rows) -> str:
 
 
 def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    """How many seeds have an evaluation of 0.9 or more, and the median of their first ones."""
-    firsts = [
-        point[0]
-        for row in rows.values()
-        for point in [next((p for p in row["curve"] if p[2] >= 0.9), None)]
-        if point is not None
-    ]
-    median = f", {np.median(firsts) / 1000:.0f}k" if firsts else ""
-    return f"{len(firsts)} of {len(rows)}{median}"
+    return str(steps_to_good([first_good(*_curve(row)) for row in rows.values()]))
 
 
 def _against(experiment: Experiment, rows: Rows, base: Rows) -> str:
     """The probability of a larger area than the base's, in words if its interval says so."""
-    if min(len(rows), len(base)) < LEAST_SEEDS:
-        return f"fewer than {LEAST_SEEDS} seeds"
-    found = improvement(_areas(experiment, rows), _areas(experiment, base))
-    word = "better" if found.low > 0.5 else "worse" if found.high < 0.5 else "cannot be told"
-    return f"{found}: {word}"
+    found = improvement_of_many(_areas(experiment, rows), _areas(experiment, base))
+    return improvement_text(found)
 
 
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
