@@ -32,6 +32,8 @@ _GIF = [
     "[a]palettegen=max_colors=64:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle",
 ]
 """A GIF that a page can hold: small, of few colours that fit all its frames."""
+WIDTH = 360
+"""Pixels: of a picture at least, and of a video on a page at most."""
 NO_RENDERING = (
     "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one "
     "(Debian: libegl1 or "
@@ -78,7 +80,7 @@ def record(
     successes = play(policy, env, episodes, seed, horizon)
     next(successes)
     first = _picture(env)
-    fewer = ["-vf", "scale='min(360,iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
+    fewer = ["-vf", f"scale='min({WIDTH},iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
     gif = path.suffix == ".gif"
     frame = _framed(first, False)
     writer = write_frames(
@@ -134,10 +136,15 @@ def window(
 
 
 def _framed(image: Any, success: bool) -> Array:
-    """The image with a border, padded to even sizes that every player can show."""
-    frame = np.asarray(image, np.uint8).copy()
+    """The image with a border, padded to even sizes that every player can show. A small one is
+    enlarged, and a flat one stands in the middle: a player's controls would hide it."""
+    frame = np.asarray(image, np.uint8)
+    times = -(-WIDTH // frame.shape[1])
+    frame = frame.repeat(times, axis=0).repeat(times, axis=1)
     height, width = frame.shape[:2]
-    frame = np.pad(frame, ((0, -height % 16), (0, -width % 16), (0, 0)), constant_values=255)
+    above = max(width // 2 - height, 0) // 2
+    below = above + -(height + 2 * above) % 16
+    frame = np.pad(frame, ((above, below), (0, -width % 16), (0, 0)), constant_values=255)
     if success:
         for edge in (frame[:6], frame[-6:], frame[:, :6], frame[:, -6:]):
             edge[...] = (0, 158, 115)
