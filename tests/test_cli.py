@@ -175,7 +175,32 @@ def test_doctor_and_envs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FetchPush-v4 keeps the goal-env contract" in out
     assert code == (2 if "FAIL" in out else 0)
     assert call(capsys, "doctor", "CartPole-v1")[0] == 2
-    assert "hindsight/FourRooms-v0" in call(capsys, "envs")[1]
+
+
+def test_envs_are_listed_with_goals_and_what_is_reached(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = call(capsys, "envs")
+    assert code == 0
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert {"hindsight/FourRooms-v0", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5"} <= set(lines)
+    assert not {"FetchPush-v1", "AntMaze_UMaze-v4", "HandReach-v0"} & set(lines)  # old versions
+    cells = re.split(r"  +", lines["FetchReach-v4"].strip())
+    assert cells == ["FetchReach-v4", "move the gripper to a place", "1.00 (3 seeds)", "0.5"]
+    assert lines["FetchSlide-v4"].split()[-4:] == ["0.60-0.68", "(3", "seeds)", "29"]
+    assert lines["AntMaze_UMaze-v5"].rstrip().endswith("through a maze")  # not measured
+
+
+def test_envs_fit_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    out = re.sub(r"\x1b\[[\d;]*m", "", call(capsys, "envs")[1])
+    table = out.partition("\n\n")[0].splitlines()
+    assert "…" not in out
+    assert all(len(line) <= 80 for line in table)
+    assert any("HandManipulateBlockRotateParallel-v1" in line for line in table)
 
 
 def test_a_broken_policy_is_one_line(

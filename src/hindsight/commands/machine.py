@@ -15,34 +15,75 @@ from hindsight.commands.train import Train
 from hindsight.errors import HindsightError
 from hindsight.options import refuse_unknown, take_env_kwargs
 
+GOALS = {
+    "hindsight/BitFlip": "flip bits to a pattern",
+    "hindsight/EmptyRoom": "walk to a cell",
+    "hindsight/FourRooms": "walk to a cell, through doors",
+    "hindsight/PointPush": "push a disc to a place",
+    "FetchReach": "move the gripper to a place",
+    "FetchPush": "push a box to a place",
+    "FetchSlide": "slide a puck to a place out of reach",
+    "FetchPickAndPlace": "lift a box to a place",
+    "HandReach": "move the fingertips to places",
+    "HandManipulateBlock": "turn or move a block in the hand",
+    "HandManipulateEgg": "turn or move an egg in the hand",
+    "HandManipulatePen": "turn or move a pen in the hand",
+    "PointMaze": "roll a ball through a maze",
+    "AntMaze": "walk an ant through a maze",
+}
+"""What is to be done, by how an env's id begins."""
+DISCRETE = ("hindsight/BitFlip", "hindsight/EmptyRoom", "hindsight/FourRooms")
+VARIANTS = re.compile("Touch|Dense|Diverse")
+"""Of envs that are listed without these words."""
+
+
+def listed_envs() -> list[tuple[str, str]]:
+    """The goal envs that are installed, each in its newest version, and their goals."""
+    import gymnasium as gym
+
+    newest: dict[tuple[str | None, str], tuple[int, str]] = {}
+    for env_id, spec in gym.registry.items():
+        key = (spec.namespace, spec.name)
+        newest[key] = max(newest.get(key, (-1, "")), (spec.version or 0, env_id))
+    ids = sorted(env_id for _, env_id in newest.values() if not VARIANTS.search(env_id))
+    return [(i, goal) for start, goal in GOALS.items() for i in ids if i.startswith(start)]
+
 
 @dataclass
 class Envs:
-    """List the goal envs that are installed."""
+    """List the goal envs that are installed: the goal, and what `hindsight train ENV` reaches."""
 
     def run(self, more: Sequence[str]) -> int:
-        import gymnasium as gym
+        from rich.console import Console
+        from rich.table import Table
 
         from hindsight.envs.make import register_robotics
+        from hindsight.presets import default_method, reaches
 
-        if not register_robotics():
-            print("Fetch and Hand need the robotics extra: pip install 'hindsight-rl[robotics]'")
-        ours = (
-            "hindsight/",
-            "FetchReach-v4",
-            "FetchPush-v4",
-            "FetchSlide-v4",
-            "FetchPickAndPlace-v4",
-        )
-        hands = re.compile(r"Hand(Reach|Manipulate(Block|Egg|Pen)\w*)-v\d+$")
-        for env_id in sorted(gym.registry):
-            if env_id.startswith(ours) or (
-                hands.match(env_id) and "Touch" not in env_id and "Dense" not in env_id
-            ):
-                print(env_id)
+        robotics = register_robotics()
+        table = Table(box=None, pad_edge=False)
+        for name in ("task", "goal", "success", "minutes"):
+            table.add_column(name, no_wrap=name in ("task", "minutes"))
+        for env_id, goal in listed_envs():
+            discrete = env_id.startswith(DISCRETE)
+            text = reaches(env_id, default_method(discrete), discrete=discrete)
+            success, minutes, seeds = (
+                found[1] if (found := re.search(pattern, text)) else ""
+                for pattern in (r"success ([\d.-]+)", r"in ([\d.]+) minutes", r"(\(.* seeds?\))")
+            )
+            table.add_row(env_id, goal, f"{success} {seeds}".strip(), minutes)
+        console = Console()
+        # A pipe has no width: nothing is to be cut.
+        (console if console.is_terminal else Console(width=120)).print(table, highlight=False)
+        print("\nSuccess as measured with the defaults; docs/results.md has more.")
+        if not robotics:
+            print(
+                "Fetch, Hand and mazes need the robotics extra: "
+                "pip install 'hindsight-rl[robotics]'"
+            )
         print(
-            "...and any Gymnasium env with observation, achieved_goal, desired_goal and "
-            "compute_reward"
+            "Any other Gymnasium env with observation, achieved_goal, desired_goal and "
+            "compute_reward will do."
         )
         return 0
 
