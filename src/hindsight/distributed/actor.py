@@ -150,9 +150,9 @@ class CollectorActor:
         if replay.pairs is None or replay.pairs.borrowed:
             return None
         replay.ends, replay.ends_on_success = published.ends
+        replay.scale_rewards(agent.reward_scale)
         pairs = replay.store(episodes, published.progress, rng)
         priorities.state = published.predictor
-        replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
         td = priorities.td_errors(published.learner, replay, pairs)
         return replay.new_pairs(pairs, td)
 

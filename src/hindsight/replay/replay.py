@@ -7,6 +7,7 @@ and a goal, are drawn uniformly or by priority. Every combination works.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -146,6 +147,7 @@ class HindsightReplay:
             False  # whether any episode has ended before its time, and on success
         )
         self.reward_scale = RewardScale()  # how rewards are given out
+        self._scale_by: Callable[[bool], RewardScale] | None = None
 
     @property
     def prioritised(self) -> bool:
@@ -159,6 +161,11 @@ class HindsightReplay:
         if self.ends_on_success or self.spec.goal_terminated is None or not len(goals):
             return self.ends_on_success
         return bool(self.spec.goal_terminated(goals, goals).any())
+
+    def scale_rewards(self, by: Callable[[bool], RewardScale]) -> None:
+        """Give rewards out by a scale, which may depend on whether goals end episodes."""
+        self._scale_by = by
+        self.reward_scale = by(self.ends_at_goal)
 
     # ------------------------------------------------------------------------------------- storing
 
@@ -179,6 +186,8 @@ class HindsightReplay:
         self.sampler.stored(self.storage)
         self.ends |= bool(episodes.terminated.any())
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
+        if self._scale_by is not None:
+            self.scale_rewards(self._scale_by)
         if self.pairs is None or self.priorities is None:
             return np.zeros(0, np.int64)
         if known is not None and len(slots) < len(episodes):
@@ -346,6 +355,8 @@ class HindsightReplay:
         movement[:size] = fitting(state["moved"], "moved", (size, movement.shape[1]), np.float64)
         self.sampler.stored(self.storage)
         self.ends, self.ends_on_success = bool(state["ends"]), bool(state["ends_on_success"])
+        if self._scale_by is not None:
+            self.scale_rewards(self._scale_by)
         if self.pairs is not None and self.priorities is not None:
             self.pairs.restore_state(state["pairs"], size)
             self.priorities.restore_state(state["priorities"], size)

@@ -12,7 +12,7 @@ import numpy as np
 from hindsight.agents.agent import OffPolicyAgent
 from hindsight.agents.td_model import TDModel
 from hindsight.config import OffPolicyConfig
-from hindsight.replay.batch import Batch, Sample, TDErrors
+from hindsight.replay.batch import Batch, NewPairs, Sample, TDErrors
 from hindsight.replay.replay import HindsightReplay
 from hindsight.saving.tree import State, export_pytree, restore_pytree
 from hindsight.types import Ints
@@ -33,8 +33,13 @@ class InitialPriorities:
         predicts = self.suggests or self.kind == "predicted"
         self.state = self.model.init(jax.random.key(config.seed)) if predicts else None
 
-    def td_errors(self, state: Any, replay: HindsightReplay, pairs: Ints) -> TDErrors | None:
-        """TD errors [n] of new pairs [n]; None if they get the largest priority."""
+    def td_errors(
+        self, state: Any, replay: HindsightReplay, pairs: Ints, known: NewPairs | None = None
+    ) -> TDErrors | None:
+        """TD errors [n] of new pairs [n], unless they are known; None if they get the largest
+        priority."""
+        if known is not None:
+            return known.td
         if self.kind == "largest":
             return None
         evaluate: Callable[[Batch], TDErrors] = partial(self.agent.evaluate, state)

@@ -53,6 +53,7 @@ class OffPolicy:
         self.relay = relay
         self.agent = agent
         self.replay = replay
+        replay.scale_rewards(agent.reward_scale)
         self.initial_priorities = initial_priorities
         self.normalizer = Normalizer.of(relay.spec, config.agent)
         self.rollouts = rollouts
@@ -105,20 +106,14 @@ class OffPolicy:
                 # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
                 # whose default follows the paper's published code.
                 pairs = replay.store(staged, progress, rng, known)
-                replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
                 # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": the agent's
                 # `td_errors`. Collectors on other machines may have done both (distributed/).
-                new_td = (
-                    self.initial_priorities.td_errors(now.learner, replay, pairs)
-                    if known is None
-                    else known.td
-                )
+                new_td = self.initial_priorities.td_errors(now.learner, replay, pairs, known)
                 # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
                 # replay/priorities.py.
                 replay.push(pairs, new_td)
             clock.lap("replay")
 
-            replay.reward_scale = agent.reward_scale(replay.ends_at_goal)
             means = Means()
             for draw, updates in enumerate(self._draws()):
                 # "Sample batch number of transitions"
@@ -152,7 +147,6 @@ class OffPolicy:
             self.normalizer.add(episodes)
         now.learner = self.agent.scheduled(now.learner, self.normalizer.scale(), 0.0)
         pairs = replay.store(episodes, 0.0, rng)
-        replay.reward_scale = self.agent.reward_scale(replay.ends_at_goal)
         replay.push(pairs, self.initial_priorities.td_errors(now.learner, replay, pairs))
 
     def _draws(self) -> list[int]:
