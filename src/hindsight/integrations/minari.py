@@ -31,8 +31,8 @@ def _minari() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with needs("minari"):
+            import minari  # isort: skip
             import h5py  # noqa: F401
-            import minari
         yield minari
 
 
