@@ -11,16 +11,16 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from hindsight.config import TrainConfig
+from hindsight.errors import printable
 from hindsight.training.progress import Progress as TrainingProgress
 
 
 class Display:
-    """Shows steps, success rate and time left."""
+    """Shows success rate, steps, steps per second and time left."""
 
     def __init__(self, config: TrainConfig, quiet: bool = False) -> None:
         self.config = config
@@ -32,20 +32,23 @@ class Display:
         self.has_bar = (
             self.console.is_terminal and threading.current_thread() is threading.main_thread()
         )
+        # Fits 80 columns: the bar takes what the numbers leave.
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("steps · success {task.fields[success]} ·"),
-            TimeElapsedColumn(),
-            TextColumn("· left"),
+            TextColumn("{task.fields[rate]} steps/s · left"),
             TimeRemainingColumn(),
             console=self.console,
             disable=quiet or not self.has_bar,
+            expand=True,
         )
-        self._task = self._bar.add_task(config.env, total=config.steps, success="-")
+        self._task = self._bar.add_task("compiling ...", total=config.steps, rate="-")
 
     def __enter__(self) -> Display:
+        if self.has_bar and not self.quiet:
+            title = printable(f"{self.config.env}, seed {self.config.seed}")
+            self.console.print(title, markup=False, highlight=False)
         self._bar.start()
         return self
 
@@ -69,11 +72,14 @@ class Display:
     def _show(self, progress: TrainingProgress) -> None:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
+        seconds = progress.metrics["time/total"]
         self._bar.update(
-            self._task, completed=min(progress.step, progress.steps), success=self.success
+            self._task,
+            completed=min(progress.step, progress.steps),
+            description=f"success {self.success}",
+            rate=f"{progress.step / max(seconds, 1e-9):,.0f}",
         )
         if progress.evaluation is not None and not self.quiet and not self.has_bar:
-            seconds = progress.metrics["time/total"]
             left = seconds * max(progress.steps - progress.step, 0) / progress.step
             self.console.print(
                 f"{self.config.env}  step {progress.step:,}/{progress.steps:,}  success "
