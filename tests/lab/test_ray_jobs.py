@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).with_name("counting_jobs.py")
 Found = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """In a process of its own: Ray is one per process."""
     directory = tmp_path_factory.mktemp("cluster")
