@@ -18,6 +18,16 @@ from hindsight.saving.tree import split
 from hindsight.training.run import Run
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one test made JAX compile, later ones read. Of each process alone: the files are not
+    written at once."""
+    import jax  # not above: env processes import this file, too
+
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
 class LineEnv(gym.Env[Any, Any]):
     """A third-party goal env: a point on a line moves by the action; the goal is a place. Ends on
     success.
