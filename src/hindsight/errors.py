@@ -51,11 +51,6 @@ def needs(extra: str) -> Iterator[None]:
         ) from None
 
 
-def needs_report() -> contextlib.AbstractContextManager[None]:
-    """Around imports that only the report extra has."""
-    return needs("report")
-
-
 def printable(text: str) -> str:
     """The text on one line, with control characters (which could rewrite a terminal) shown, not
     obeyed."""

@@ -15,7 +15,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from hindsight import pretrained
 from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.commands.train import LOGGERS
-from hindsight.errors import HindsightError, needs_report, printable
+from hindsight.errors import HindsightError, needs, printable
 from hindsight.integrations import LoggerName
 from hindsight.training.signals import StopSignals
 
@@ -189,7 +189,7 @@ class Watch:
         from hindsight.training.run import Run
         from hindsight.training.trust import require_trust
 
-        with needs_report():
+        with needs("report"):
             from hindsight.lab import video
 
         check_episodes(self.episodes, self.seed)

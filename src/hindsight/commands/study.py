@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from hindsight.commands.train import TrainOptions, read
-from hindsight.errors import HindsightError, needs_report
+from hindsight.errors import HindsightError, needs
 from hindsight.lab.places import OnRay
 from hindsight.lab.reproduce.options import ReproduceOptions
 from hindsight.options import parse
@@ -73,7 +73,7 @@ class Plot:
     def run(self, more: Sequence[str]) -> int:
         if not self.runs:
             raise HindsightError("which runs? For example: hindsight plot runs/*")
-        with needs_report():
+        with needs("report"):
             from hindsight.lab.groups import group
             from hindsight.lab.plots import learning_curves
             from hindsight.lab.runs import load_run
@@ -157,7 +157,7 @@ class Sweep(OnRay, TrainOptions):
         if self.jobs < 0:
             raise HindsightError(f"--jobs must be 0 or more, got {self.jobs}")
         self.check()
-        with needs_report():
+        with needs("report"):
             import hindsight.lab.page.render  # noqa: F401  (better to know now than at the end)
             from hindsight.lab.jobs import Processes, default_limit
             from hindsight.lab.sweep import sweep
@@ -187,6 +187,6 @@ class Reproduce(ReproduceOptions):
     """Run the paper's tables and figures, and ours. Interrupted runs are resumed."""
 
     def run(self, more: Sequence[str]) -> int:
-        with needs_report():
+        with needs("report"):
             from hindsight.lab.reproduce.actions import act
         return act(self)

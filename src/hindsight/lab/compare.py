@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hindsight.errors import HindsightError, needs_report, say
+from hindsight.errors import HindsightError, needs, say
 
 if TYPE_CHECKING:
     from hindsight.lab.groups import Group
@@ -17,7 +17,7 @@ def grouped(
     paths: Sequence[Path], labels: Sequence[str], command: str, reported: set[Skipped] | None = None
 ) -> tuple[list[Group], list[Skipped]]:
     """The groups of runs, and directories of no use: named on stderr unless in `reported`."""
-    with needs_report():
+    with needs("report"):
         from hindsight.lab.groups import group
         from hindsight.lab.runs import load
     if not paths:

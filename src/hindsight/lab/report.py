@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hindsight.errors import HindsightError, needs_report
+from hindsight.errors import HindsightError, needs
 from hindsight.lab.compare import grouped
 from hindsight.saving.files import write_aside
 
@@ -49,7 +49,7 @@ def write_page(
 ) -> tuple[int, int]:
     """Write the page; how many directories were skipped, and how many runs are still running."""
     groups, skipped = grouped(paths, labels, "report", reported)
-    with needs_report():
+    with needs("report"):
         from hindsight.lab.page.render import page
         from hindsight.lab.video import best_policies
 

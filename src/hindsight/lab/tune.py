@@ -24,6 +24,7 @@ from hindsight.errors import HindsightError
 from hindsight.lab.grid import GridRun, grid_run, write_configs
 from hindsight.lab.jobs import Place, Runner, State
 from hindsight.lab.space import Space, distributions, settings_of
+from hindsight.lab.statistics import area
 from hindsight.saving.files import write_aside
 from hindsight.saving.metrics import read_metrics
 from hindsight.settings import plain, with_settings
@@ -257,10 +258,10 @@ class Tuner:
         return False
 
     def _value(self, curve: Sequence[tuple[int, float]]) -> float:
-        rates = [success for _, success in curve]
-        if not rates:
+        if not curve:
             return 0.0
-        return float(np.mean(rates)) if self.config.objective == "area" else rates[-1]
+        steps, rates = zip(*curve, strict=True)
+        return area(steps, rates) if self.config.objective == "area" else float(rates[-1])
 
     # --------------------------------------------------------------------------------- the results
 

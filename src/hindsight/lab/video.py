@@ -18,7 +18,7 @@ import numpy as np
 from hindsight.collect import episode_seeds
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import Env, make
-from hindsight.errors import HindsightError, needs_report
+from hindsight.errors import HindsightError, needs
 from hindsight.lab.groups import Group, tasks
 from hindsight.lab.runs import LoadedRun
 from hindsight.training.evaluate import FRESH
@@ -70,7 +70,7 @@ def record(
         )
     if not path.parent.is_dir():
         raise HindsightError(f"cannot write {path}: there is no directory {path.parent}")
-    with needs_report():
+    with needs("report"):
         from imageio_ffmpeg import write_frames
     env = make_env(render_mode="rgb_array")
     fps = int(env.metadata.get("render_fps", 25))
