@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,12 +18,15 @@ from hindsight.config import OffPolicyConfig, config_of
 from hindsight.distributed.actor import CollectorActor, Published, SharedRound, Work
 from hindsight.distributed.collectors import joined, share
 from hindsight.envs.contract import inspect
+from hindsight.envs.make import make
+from hindsight.envs.relay_goals import RelayGoal
 from hindsight.episodes import Episodes
 from hindsight.networks import to_numpy
 from hindsight.replay.batch import NewPairs
 from hindsight.replay.replay import make_replay
 from hindsight.settings import with_settings
 from hindsight.training.initial_priorities import InitialPriorities
+from hindsight.training.relay import Relay
 
 SPEC = inspect(NumberedEnv())
 
@@ -43,7 +48,7 @@ def test_pairs_and_td_errors_are_those_of_the_learner(chosen: str, initial: str)
     learner = agent.scheduled(agent.init(jax.random.key(1)), agent.shapes.no_scale(), 0.0)
     priorities = InitialPriorities(asked, agent)
     replay = make_replay(SPEC, asked.replay, asked.priority)
-    actor = CollectorActor(Work.of(asked, SPEC.id, NumberedEnv).packed(), "0.0", 3, None)
+    actor = CollectorActor(Work.of(asked, SPEC, NumberedEnv).packed(), "0.0", 3, None)
     needed = to_numpy(learner._replace(optimizer=None))
     ends = (True, True)
     published = Published(4, agent.actor(learner), 0.1, needed, to_numpy(priorities.state), ends)
@@ -69,6 +74,33 @@ def test_pairs_and_td_errors_are_those_of_the_learner(chosen: str, initial: str)
             np.testing.assert_array_equal(known.td.frozen, expected.frozen)
     replay.push(pairs, known.td)
     replay.sample(2, 8, 0.1, np.random.default_rng(0))
+
+
+def test_pairs_of_every_stage_are_found_where_episodes_are_played() -> None:
+    """A relay goal of the user's own, which the env does not declare."""
+    env = "hindsight/PointPush-v0"
+    goal = RelayGoal(lambda o: o[:, :2], lambda o: o[:, 2:4], tolerance=0.3)
+    spec = replace(inspect(make(env)), relay_goals=(goal,))
+    settings = {"relay": True, "replay.goals_chosen": "stored", "priority.sampling": "rank"}
+    asked = with_settings(config_of("ddpg", env), {"agent.net_arch": (8,), **settings})
+    assert isinstance(asked, OffPolicyConfig)
+    relay = Relay(spec, asked)
+    agent = make_off_policy_agent(asked.agent, relay.spec, False)
+    learner = agent.scheduled(agent.init(jax.random.key(1)), agent.shapes.no_scale(), 0.0)
+    priorities = InitialPriorities(asked, agent)
+    replay = make_replay(relay.spec, asked.replay, asked.priority)
+    actor = CollectorActor(Work.of(asked, spec, partial(make, env)).packed(), "0.0", 2, None)
+    needed = to_numpy(learner._replace(critic_optimizer=None, actor_optimizer=None))
+    published = Published(1, agent.actor(learner), 0.1, needed, None, (False, False))
+    answers = [actor.explore(n, 2 * n, 2, published) for n in range(2)]
+    found = [answer.pairs for answer in answers if answer.pairs is not None]
+    known = NewPairs.concatenate(found, [4, 4])
+    episodes = Episodes.concatenate([answer.episodes for answer in answers])
+    pairs = replay.store(relay.of_every_stage(episodes), 0.0, None, known)
+    expected = priorities.td_errors(learner, replay, pairs)
+    assert expected is not None
+    assert known.td is not None
+    np.testing.assert_array_equal(known.td.error, expected.error)
 
 
 @settings(deadline=None, max_examples=30)

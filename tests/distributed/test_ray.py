@@ -23,6 +23,7 @@ from hindsight.collect import episode_seeds
 from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.distributed import cluster
 from hindsight.distributed.collectors import Collectors
+from hindsight.envs.relay_goals import RelayGoal
 from hindsight.errors import HindsightError
 from hindsight.training.evaluate import TRAINING
 from hindsight.training.progress import Progress
@@ -173,6 +174,21 @@ def test_lockstep_is_the_local_run_bit_for_bit(tmp_path: Path, nodes: Nodes) -> 
     assert {path.name for path in four.path.iterdir()} == {p.name for p in local.path.iterdir()}
 
 
+def test_relay_goals_in_lockstep_and_asynchronously(tmp_path: Path, nodes: Nodes) -> None:
+    goal = RelayGoal(lambda o: o[:, :2], lambda o: o[:, 2:4], tolerance=0.3)
+    train = partial(
+        hindsight.train,
+        "hindsight/PointPush-v0",
+        relay_goals=(goal,),
+        preset="hper",
+        **QUICK | {"steps": 800},
+    )
+    local = train(run_dir=tmp_path / "local")
+    assert learnt(train(run_dir=tmp_path / "two", **on(nodes, 2))) == learnt(local)
+    run = train(run_dir=tmp_path / "asynchronous", **on(nodes, 2, asynchronous=True))
+    assert run.metrics[-1]["step"] == local.metrics[-1]["step"]
+
+
 def stop_at(cycle: int) -> Callable[[Progress], bool]:
     return lambda progress: progress.cycle == cycle
 
@@ -287,8 +303,7 @@ def test_asynchronous_learns_from_every_episode_once(tmp_path: Path, nodes: Node
     played.check(run)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_twenty_kills(tmp_path: Path, nodes: Nodes, asynchronous: bool) -> None:
     settings = {**QUICK, **HPER, "steps": 2500, "eval_every": 5}
     played, killed = Played(), 0
@@ -334,7 +349,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, nodes: Nodes) -> None:
             {"ray": nodes.address, "collectors": 9, "num_envs": 8},
             "9 collectors have only 8 envs between them",
         ),
-        ({"ray": nodes.address, "relay": True}, "relay goals are explored on one machine"),
         ({"ray": nodes.address, "method": "hpg"}, "Ray collects for off-policy methods"),
     ):
         with pytest.raises(HindsightError, match=message):

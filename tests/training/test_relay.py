@@ -158,7 +158,7 @@ def test_the_first_stage_that_is_not_done_leads() -> None:
     o = np.zeros((4, 6), np.float32)
     o[:, 0] = [0.5, 0.1, 0.1, 0.5]  # distance to the disc: done below 0.2
     o[:, 4] = [0.0, 0.5, 0.1, 0.5]  # the second goal: done below 0.17
-    assert relay.first_undone(o).tolist() == [0, 1, 2, 0]
+    assert relay.stages.first_undone(o).tolist() == [0, 1, 2, 0]
     seen: list[np.ndarray] = []
 
     class Agent:
@@ -196,7 +196,7 @@ def test_the_policy_is_the_last_stage_of_the_actor(goals: Any, fourier: int) -> 
     observation = rng.uniform(-1, 1, (20, o)).astype(np.float32)
     goal = rng.uniform(-1, 1, (20, 2)).astype(np.float32)
     last = np.full(20, len(goals))
-    staged = actor(observation, relay.features(observation, goal, last))
+    staged = actor(observation, relay.stages.features(observation, goal, last))
     assert relay.last_stage(actor)(observation, goal) == pytest.approx(staged, abs=1e-4)
 
 

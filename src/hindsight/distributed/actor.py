@@ -20,8 +20,9 @@ from threadpoolctl import threadpool_limits
 from hindsight.acting import Actor
 from hindsight.collect import Act, Collector, episode_seeds
 from hindsight.envs.batch import make_batch
-from hindsight.envs.contract import inspect
+from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import EnvFactory
+from hindsight.envs.relay_goals import RelayGoal
 from hindsight.episodes import Episodes
 from hindsight.saving.tree import State
 from hindsight.training.evaluate import TRAINING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hindsight.config import OffPolicyConfig
     from hindsight.replay.batch import NewPairs
     from hindsight.training.initial_priorities import InitialPriorities
+    from hindsight.training.relay import Relay
 
 EXPLORATION = 3
 """Sets the random numbers of asynchronous exploration apart from others of the same seed."""
@@ -44,13 +46,14 @@ class Work(NamedTuple):
     env_id: str
     max_episode_steps: int | None
     make_env: EnvFactory
+    relay_goals: tuple[RelayGoal, ...]
     how: tuple[str, int, float, int]  # simulator, workers, timeout and failures of the envs
 
     @staticmethod
-    def of(config: OffPolicyConfig, env_id: str, make_env: EnvFactory) -> Work:
+    def of(config: OffPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Work:
         how = (config.simulator, config.workers or 1, config.env_timeout, config.env_failures)
-        packed = cloudpickle.dumps(config)
-        return Work(packed, env_id, config.max_episode_steps, make_env, how)
+        packed, limit = cloudpickle.dumps(config), config.max_episode_steps
+        return Work(packed, spec.id, limit, make_env, spec.relay_goals, how)
 
     def packed(self) -> bytes:
         """With the places where Python looks for modules, which must be known before the rest is
@@ -98,6 +101,15 @@ class Answer(NamedTuple):
     pairs: NewPairs | None = None
 
 
+class Learning(NamedTuple):
+    """What explores and computes TD errors."""
+
+    config: OffPolicyConfig
+    relay: Relay
+    agent: OffPolicyAgent
+    priorities: InitialPriorities
+
+
 class CollectorActor:
     """The Ray actor."""
 
@@ -106,7 +118,7 @@ class CollectorActor:
         self._given = work, rows, envs
         self._made: Collector | None = None
         self._packed_config = b""
-        self._learning: Any = None
+        self._learning: Learning | None = None
 
     def ready(self) -> State:
         """Make the envs, and say what later episodes depend on."""
@@ -128,12 +140,12 @@ class CollectorActor:
     def explore(self, number: int, first: int, count: int, published: Published) -> Answer:
         """The episodes from number `first` on, with their goals and TD errors."""
         collector = self._collector()
-        config, agent, _ = self._learner()
+        config, relay, agent, _ = self._learner()
         rng = np.random.default_rng((config.seed, first, EXPLORATION))
-        act = agent.explorer(published.actor, published.progress, rng)
+        act = relay.guided(agent).explorer(published.actor, published.progress, rng)
         seeds = episode_seeds(config.seed, TRAINING, first, count)
         episodes = collector.collect(act, seeds)
-        pairs = self._new_pairs(episodes, published, rng)
+        pairs = self._new_pairs(relay.of_every_stage(episodes), published, rng)
         state = collector.envs.export_state()
         return Answer(number, self.name, published.version, episodes, 0, state, pairs)
 
@@ -144,9 +156,9 @@ class CollectorActor:
         has to: there are none, or they may pursue goals of other episodes."""
         from hindsight.replay.replay import make_replay
 
-        spec, (config, agent, priorities) = self._collector().spec, self._learner()
-        room = replace(config.replay, buffer_size=len(episodes) * spec.horizon)
-        replay = make_replay(spec, room, config.priority)
+        config, relay, agent, priorities = self._learner()
+        room = replace(config.replay, buffer_size=len(episodes) * relay.spec.horizon)
+        replay = make_replay(relay.spec, room, config.priority)
         if replay.pairs is None or replay.pairs.borrowed:
             return None
         replay.ends, replay.ends_on_success = published.ends
@@ -165,6 +177,7 @@ class CollectorActor:
             threadpool_limits(1, user_api="blas")  # as in a training in one process
             work = Work.unpacked(packed)
             spec = inspect(work.make_env(), work.env_id, work.max_episode_steps)
+            spec = replace(spec, relay_goals=work.relay_goals)
             batch = make_batch(work.make_env, spec, rows, *work.how)
             if envs is not None:
                 batch.restore_state(envs)
@@ -172,18 +185,18 @@ class CollectorActor:
             self._made = Collector(batch, spec)
         return self._made
 
-    def _learner(self) -> tuple[OffPolicyConfig, OffPolicyAgent, InitialPriorities]:
-        """What explores and computes TD errors; only now JAX is imported."""
+    def _learner(self) -> Learning:
+        """Only now JAX is imported."""
         if self._learning is None:
             from hindsight.agents.registry import make_off_policy_agent
             from hindsight.training.initial_priorities import InitialPriorities
+            from hindsight.training.relay import Relay
 
             config = cloudpickle.loads(self._packed_config)
-            spec, frozen = self._collector().spec, config.priority.needs_frozen
-            agent = make_off_policy_agent(config.agent, spec, frozen)
-            self._learning = config, agent, InitialPriorities(config, agent)
-        found: tuple[OffPolicyConfig, OffPolicyAgent, InitialPriorities] = self._learning
-        return found
+            relay, frozen = Relay(self._collector().spec, config), config.priority.needs_frozen
+            agent = make_off_policy_agent(config.agent, relay.spec, frozen)
+            self._learning = Learning(config, relay, agent, InitialPriorities(config, agent))
+        return self._learning
 
 
 class SharedRound:

@@ -48,6 +48,7 @@ class AsynchronousRollouts(Rollouts):
         self.collectors = collectors
         self.replay = replay
         self.priorities = priorities
+        self.stages = len(spec.relay_goals) + 1 if config.relay else 1
         self.staleness = 0.0
         self._published: Any = None
         self._asked: dict[int, Request] = {}  # by the number of the first episode
@@ -135,7 +136,8 @@ class AsynchronousRollouts(Rollouts):
         stale = [(cycle - answer.version) * len(answer.episodes) for answer in answers]
         self.staleness = sum(stale) / max(sum(sizes), 1)
         found = [answer.pairs for answer in answers if answer.pairs is not None]
-        return Rollout(episodes, NewPairs.concatenate(found, sizes) if found else None)
+        staged = [size * self.stages for size in sizes]
+        return Rollout(episodes, NewPairs.concatenate(found, staged) if found else None)
 
     def wait(self) -> None:
         """Nothing to wait for: each collector evaluates after what it plays."""

@@ -58,7 +58,7 @@ class Collectors:
         self.rows = [len(part) for part in np.array_split(np.arange(config.num_envs), count)]
         self.first = [0, *np.cumsum(self.rows)[:-1].tolist()]
         self.replaced = self.replayed = self.received = 0
-        self._work = ray.put(Work.of(config, spec.id, make_env).packed())
+        self._work = ray.put(Work.of(config, spec, make_env).packed())
         self._kind = ray.remote(CollectorActor)
         self._lives = [0] * count
         self._failures = [0] * count  # since its last answer

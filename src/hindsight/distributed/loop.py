@@ -47,8 +47,6 @@ def make_distributed_loop(
         raise HindsightError(
             f"Ray collects for off-policy methods ({methods}), not for {config.agent.method}"
         )
-    if config.relay:
-        raise HindsightError("relay goals are explored on one machine: leave out ray or relay")
     slot_count(spec, config.replay.buffer_size)
     if how.collectors is not None and how.collectors > config.num_envs:
         raise HindsightError(

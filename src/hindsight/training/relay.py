@@ -35,6 +35,41 @@ class Explores(Protocol):
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act: ...
 
 
+@dataclass(frozen=True)
+class Stages:
+    """All that acting needs to know of the stages of a task; it can be sent to other processes."""
+
+    goals: tuple[RelayGoal, ...]
+    """Of all stages but the last."""
+    size: int
+    """Of the longest goal."""
+
+    def __len__(self) -> int:
+        return len(self.goals) + 1
+
+    def padded(self, goals: Array, stage: int) -> Array:
+        padded = np.zeros((*goals.shape[:-1], self.size + len(self)))
+        padded[..., : goals.shape[-1]] = goals
+        padded[..., self.size + stage] = 1.0
+        return padded
+
+    def first_undone(self, observation: Floats) -> Ints:
+        """[n]: the number of the first stage whose goal is not near; the last, if all are."""
+        stage = np.full(len(observation), len(self.goals))
+        for i in reversed(range(len(self.goals))):
+            stage = np.where(self.goals[i].near(observation), stage, i)
+        return stage
+
+    def features(self, observation: Floats, goal: Floats, stage: Ints) -> Floats:
+        """What the networks read of the goals of these stages [n, size + stages]: now, or the
+        task's [n, g]."""
+        features = self.padded(goal, len(self.goals))
+        for i, relay_goal in enumerate(self.goals):
+            rows = np.flatnonzero(stage == i)
+            features[rows] = self.padded(relay_goal.desired(observation[rows]), i)
+        return features.astype(np.float32)
+
+
 class Relay:
     """The stages of a task: relay goals, then the task's own goal. Without relay goals, nothing
     changes anything."""
@@ -43,14 +78,15 @@ class Relay:
         self.task = task
         self.goals = task.relay_goals if config.relay else ()
         self.guidance = config.relay_guidance
-        self.stages = len(self.goals) + 1
         self.spec = task
         if config.relay:
             _check(task)
-            self.size = max(task.goal.dim, *(_dim(goal, task) for goal in self.goals))
+        self.size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
+        self.stages = Stages(self.goals, self.size)
+        if config.relay:
             self.spec = replace(
                 task,
-                goal=Features((self.size + self.stages,)),
+                goal=Features((self.size + len(self.stages),)),
                 goal_dtype=np.dtype(np.float64),
                 goal_reward=self._reward,
                 goal_terminated=None if task.goal_terminated is None else self._terminated,
@@ -63,8 +99,9 @@ class Relay:
         """Each episode once for every stage, one after the other."""
         if not self.goals:
             return episodes
-        parts = [self._of_stage(i, episodes) for i in range(self.stages)]
-        order = np.arange(self.stages * len(episodes)).reshape(self.stages, -1).T.ravel()
+        stages = len(self.stages)
+        parts = [self._of_stage(i, episodes) for i in range(stages)]
+        order = np.arange(stages * len(episodes)).reshape(stages, -1).T.ravel()
         return Episodes.concatenate(parts).select(order)
 
     def _of_stage(self, stage: int, episodes: Episodes) -> Episodes:
@@ -78,7 +115,7 @@ class Relay:
             achieved = goal.achieved(observation.reshape(n * times, -1)).reshape(n, times, -1)
             desired = goal.desired(observation[:, 0])  # where it is at first
             terminated = terminated & ~episodes.success  # success is the task's, not this stage's
-        achieved, desired = self._padded(achieved, stage), self._padded(desired, stage)
+        achieved, desired = self.stages.padded(achieved, stage), self.stages.padded(desired, stage)
         wanted = np.repeat(desired, times - 1, axis=0)
         reward = self._reward(achieved[:, 1:].reshape(len(wanted), -1), wanted).reshape(n, -1)
         success = episodes.success
@@ -93,16 +130,10 @@ class Relay:
             success=success,
         )
 
-    def _padded(self, goals: Array, stage: int) -> Array:
-        padded = np.zeros((*goals.shape[:-1], self.size + self.stages))
-        padded[..., : goals.shape[-1]] = goals
-        padded[..., self.size + stage] = 1.0
-        return padded
-
     def _rows(self, goals: Array) -> list[Ints]:
         """Which goals are of each stage."""
         stage = goals[:, self.size :].argmax(axis=1)
-        return [np.flatnonzero(stage == i) for i in range(self.stages)]
+        return [np.flatnonzero(stage == i) for i in range(len(self.stages))]
 
     def _reward(self, achieved: Array, desired: Array) -> Floats:
         reward = np.zeros(len(desired), np.float32)
@@ -133,30 +164,16 @@ class Relay:
 
     def guided(self, agent: Explores) -> Explores:
         """The agent, whose exploration is led by the first stage that is not done."""
-        return Guided(self, agent, self.guidance) if self.goals else agent
-
-    def first_undone(self, observation: Floats) -> Ints:
-        """[n]: the number of the first stage whose goal is not near; the last, if all are."""
-        stage = np.full(len(observation), len(self.goals))
-        for i in reversed(range(len(self.goals))):
-            stage = np.where(self.goals[i].near(observation), stage, i)
-        return stage
-
-    def features(self, observation: Floats, goal: Floats, stage: Ints) -> Floats:
-        """What the networks read of the goals of these stages [n, size + stages]: now, or the
-        task's [n, g]."""
-        features = self._padded(goal, len(self.goals))
-        for i, relay_goal in enumerate(self.goals):
-            rows = np.flatnonzero(stage == i)
-            features[rows] = self._padded(relay_goal.desired(observation[rows]), i)
-        return features.astype(np.float32)
+        return Guided(self.stages, agent, self.guidance) if self.goals else agent
 
     def last_stage(self, actor: Actor) -> Actor:
         """What an actor does for the task's own goals."""
         if not self.goals:
             return actor
         own = self.task.goal.dim
-        return actor.with_last_goal_features(self._padded(np.zeros(own), len(self.goals))[own:])
+        return actor.with_last_goal_features(
+            self.stages.padded(np.zeros(own), len(self.goals))[own:]
+        )
 
     def metrics(self, episodes: Episodes) -> dict[str, float]:
         """Share of the episodes in which each early stage was done at some time."""
@@ -174,7 +191,7 @@ class Guided:
     """An agent led by early stages: at each step, with a probability, by the first that is not
     done; else it pursues the one after it."""
 
-    relay: Relay
+    stages: Stages
     agent: Explores
     guidance: Schedule
 
@@ -183,12 +200,13 @@ class Guided:
 
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         explore, leads = self.agent.explorer(actor, progress, rng), self.guidance(progress)
+        stages = self.stages
 
         def act(observation: Floats, goal: Floats) -> Any:
-            stage, last = self.relay.first_undone(observation), len(self.relay.goals)
+            stage, last = stages.first_undone(observation), len(stages) - 1
             led = rng.random(len(stage)) < leads
             stage = np.where(led, stage, np.minimum(stage + 1, last))
-            return explore(observation, self.relay.features(observation, goal, stage))
+            return explore(observation, stages.features(observation, goal, stage))
 
         return act
 

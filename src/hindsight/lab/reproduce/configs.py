@@ -83,6 +83,8 @@ def command(entry: Training | Measurement, seed: int) -> str:
         else:
             text = f"{value:g}" if isinstance(value, float) else str(value)
             words += [f"--{group}{dot}{leaf}", f"'{text}'" if "(" in text else text]
+    if entry.collectors is not None:
+        words += ["--ray", "--collectors", str(entry.collectors), "--asynchronous"]
     return " ".join([*words, "--seed", str(seed)])
 
 

@@ -37,6 +37,8 @@ class Training:
     """In the order in which they are run."""
     stop_at: int | None = None
     """Stop at this step, with schedules as if it went on to the end."""
+    collectors: int | None = None
+    """Episodes are played by so many processes on Ray, asynchronously."""
     main: bool = True
     """Run before those that are not."""
     label: str = ""

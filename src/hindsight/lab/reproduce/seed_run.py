@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hindsight import api
 from hindsight.errors import HindsightError
@@ -149,12 +150,13 @@ def _train(job: SeedRun, entry: Training, left: Minutes) -> Run:
         late = progress.step < end and left() < 0
         return late or (end < config.steps and progress.step >= end)
 
+    how: dict[str, Any] = {"callbacks": [stop], "quiet": job.quiet}
+    if entry.collectors is not None:
+        how |= {"ray": "local", "collectors": entry.collectors, "asynchronous": True}
     if state == "interrupted":
-        run = api.resume(job.run_dir, callbacks=[stop], quiet=job.quiet)
+        run = api.resume(job.run_dir, **how)
     else:
-        run = api.train(
-            entry.env, config=config, run_dir=job.run_dir, callbacks=[stop], quiet=job.quiet
-        )
+        run = api.train(entry.env, config=config, run_dir=job.run_dir, **how)
     if late:
         raise OutOfTime
     if last_step(run) < end:
