@@ -95,6 +95,10 @@ def test_commands_repeat_the_settings() -> None:
         "hindsight train FetchReach-v4 --preset hper --priority.queues two_queues "
         "--replay.replay-k 8 --gradient-steps 40 --batch-size 512 --steps 12000 --seed 1"
     )
+    on_ray = {entry.slug: entry for entry in here.entries("collectors")}
+    assert command(on_ray["push-2"], 0) == (
+        "hindsight train FetchPush-v4 --preset hper --ray --collectors 2 --asynchronous --seed 0"
+    )
 
 
 def test_the_paper_table_is_whole() -> None:
