@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -264,7 +265,8 @@ def test_names_are_escaped(capsys: pytest.CaptureFixture[str], runs: Path, tmp_p
     path = Path(shutil.copytree(runs / "with-0", tmp_path / "<script>alert(1)<&\"'-0"))
     call(capsys, "report", path, "-o", tmp_path / "page.html", "--no-video", "--title", "<b>")
     page = (tmp_path / "page.html").read_text()
-    assert "<script" not in page
+    assert page.count("<script") == 1  # its own
+    assert "<script>alert" not in page
     assert "<b>" not in page
 
 
@@ -385,3 +387,148 @@ def test_the_page_in_a_browser(browser: Any, page_file: Path, size: str, scheme:
     assert problems == []
     assert [url for url in requests if not url.startswith(("file://", "data:"))] == []
     assert sum(url.startswith("file://") for url in requests) == 1
+
+
+@pytest.fixture
+def page(browser: Any, page_file: Path) -> Iterator[Any]:
+    """The page on a desktop; it must not complain of anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("console", lambda message: problems.append(message.text))
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.goto(page_file.as_uri())
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def chart(page: Any, title: str) -> Any:
+    return page.locator("figure.chart", has=page.get_by_role("heading", name=title, exact=True))
+
+
+def data(figure: Any) -> list[list[str]]:
+    """The numbers below a figure: group, x, y, low, high."""
+    rows: list[list[str]] = figure.evaluate(
+        "f => [...f.querySelectorAll('.data tbody tr')].map("
+        "row => [...row.cells].map(cell => cell.textContent.trim()))"
+    )
+    return rows
+
+
+def shown(figure: Any) -> list[list[str]]:
+    """What the box of values shows: group, x, y with its band."""
+    return [
+        row.locator("td").all_inner_texts()
+        for row in figure.locator(".values tbody tr").all()
+        if row.is_visible()
+    ]
+
+
+def numbers(*cells: str) -> list[float]:
+    """All numbers in some cells."""
+    return [float(n) for cell in cells for n in re.findall(r"[-\d.e]+", cell.replace(",", ""))]
+
+
+def test_the_pointer_shows_the_values_of_every_line(page: Any) -> None:
+    figure = chart(page, "Success against steps")
+    plot, box = figure.locator(".plot"), figure.locator(".values")
+    assert not box.is_visible()
+    rows = data(figure)
+    labels = list(dict.fromkeys(row[0] for row in rows))
+    assert len(labels) == 3
+    plot.scroll_into_view_if_needed()
+    size = plot.bounding_box()
+    page.mouse.move(size["x"] + 380 / 400 * size["width"], size["y"] + 60)  # the right end
+    last = {row[0]: row for row in rows}
+    found = {row[0]: row for row in shown(figure)}
+    assert set(found) == {"with", "without"}  # hpg ended before
+    for label in found:
+        assert numbers(*found[label][1:]) == pytest.approx(numbers(*last[label][1:]), rel=0.01)
+    page.mouse.move(size["x"] + 60, size["y"] + 60)
+    first = min(rows, key=lambda row: float(row[1]))
+    assert [first[0], *numbers(*first[1:])] in [[r[0], *numbers(*r[1:])] for r in shown(figure)]
+    page.mouse.move(0, 0)
+    assert not box.is_visible()
+
+
+def test_arrow_keys_go_from_value_to_value(page: Any) -> None:
+    figure = chart(page, "Success against steps")
+    figure.locator(".plot").focus()
+    steps = sorted({float(row[1]) for row in data(figure)})
+    seen = []
+    for _ in range(len(steps) + 2):
+        page.keyboard.press("ArrowLeft")
+        seen.append(tuple(map(tuple, shown(figure))))
+    assert len(set(seen)) > 3
+    assert seen[-1] == seen[-2]  # the first
+    assert steps[0] in numbers(*(row[1] for row in seen[-1]))
+    page.keyboard.press("ArrowRight")
+    assert shown(figure) != [list(row) for row in seen[-1]]
+
+
+def test_the_legend_hides_lines_in_all_figures_of_an_env(page: Any) -> None:
+    def visible(group: str) -> set[bool]:
+        lines = page.locator(f'polyline[data-group="{group}"], polygon[data-group="{group}"]')
+        assert lines.count() > 2
+        return {not found for found in lines.evaluate_all("all => all.map(l => l.matches('.off'))")}
+
+    button = chart(page, "Share of r = 0").get_by_role("button", name="without")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert visible("without") == {False}
+    assert visible("with") == {True}
+    figure = chart(page, "Success against steps")
+    figure.locator(".plot").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "without" not in [row[0] for row in shown(figure)]
+    button.click()
+    assert visible("without") == {True}
+    button.dblclick()
+    assert (visible("without"), visible("with")) == ({True}, {False})
+    button.dblclick()
+    assert (visible("without"), visible("with")) == ({True}, {True})
+
+
+def test_the_data_as_csv(page: Any, tmp_path: Path) -> None:
+    def downloaded(button: Any) -> tuple[str, list[list[str]]]:
+        with page.expect_download() as info:
+            button.click()
+        path = tmp_path / info.value.suggested_filename
+        info.value.save_as(path)
+        with open(path, newline="") as file:
+            return path.name, list(csv.reader(file))
+
+    figure = chart(page, "Success against steps")
+    figure.get_by_text("Data", exact=True).click()
+    name, rows = downloaded(figure.get_by_role("button", name="Download as CSV"))
+    assert name == "hindsight-BitFlip-v0-with-bits-4-Success-against-steps.csv"
+    assert rows[0] == ["env", "figure", "group", "x", "y", "low", "high"]
+    where = ["hindsight/BitFlip-v0 with bits 4", "Success against steps"]
+    assert rows[1:] == [where + row for row in data(figure)]
+    _, everything = downloaded(page.get_by_role("button", name="Download all curves as CSV"))
+    assert everything[0] == rows[0]
+    assert all(row in everything for row in rows)
+    assert len({row[1] for row in everything[1:]}) == page.locator("figure.chart").count()
+
+
+def test_without_scripts_the_page_says_the_same(browser: Any, page_file: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    assert page.get_by_text("Success against steps", exact=True).first.is_visible()
+    assert not page.get_by_role("button", name="CSV").first.is_visible()
+    assert page.locator(".legend button").first.is_disabled()
+    context.close()
+
+
+def test_only_its_own_script_may_run(page_file: Path, browser: Any, tmp_path: Path) -> None:
+    """Whatever a name might smuggle in is refused by the page's own policy."""
+    changed = tmp_path / "page.html"
+    changed.write_text(
+        page_file.read_text().replace("</main>", "<script>window.got = 1</script></main>")
+    )
+    page = browser.new_page()
+    page.goto(changed.as_uri())
+    assert page.evaluate("window.got") is None
+    page.close()

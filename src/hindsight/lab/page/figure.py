@@ -46,12 +46,6 @@ class Tick(NamedTuple):
     text: str
 
 
-class Mark(NamedTuple):
-    x: float
-    y: float
-    title: str
-
-
 @dataclass(frozen=True)
 class Curve:
     """A line as it is drawn: its points and markers, and the numbers for the table below."""
@@ -60,7 +54,7 @@ class Curve:
     style: int
     points: str
     band: str
-    marks: list[Mark]
+    marks: list[tuple[float, float]]
     rows: list[tuple[str, ...]]
 
 
@@ -97,10 +91,7 @@ def figure(name: str, axes: Axes, lines: Sequence[Line]) -> Figure:
         found = places(line.x, line.y)
         edge = places(line.x, line.high) + places(line.x, line.low)[::-1] if line.seeds > 1 else []
         step = max(1, math.ceil(len(found) / PER_LINE))
-        marks = [
-            Mark(*found[i], f"{line.label}: {value_text(line, i)} at {number_text(line.x[i])}")
-            for i in range((len(found) - 1) % step, len(found), step)
-        ]
+        marks = found[(len(found) - 1) % step :: step]
         return Curve(
             line.label, line.style % len(MARKERS), _points(found), _points(edge), marks, _rows(line)
         )
@@ -117,7 +108,7 @@ def figure(name: str, axes: Axes, lines: Sequence[Line]) -> Figure:
 
 def _rows(line: Line) -> list[tuple[str, ...]]:
     """x, y, low and high; no band of one seed."""
-    x_form = ",.0f" if line.x[-1] >= 1000 else ".3g"
+    x_form = ".0f" if line.x[-1] >= 1000 else ".3g"
     bands = [
         (f"{a:.4g}", f"{b:.4g}") if line.seeds > 1 else ("", "")
         for a, b in zip(line.low, line.high, strict=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
@@ -128,9 +131,17 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.globals["markers"] = MARKERS
+    script = (Path(__file__).parent / "templates" / "script.js").read_text()
+    found.globals["script"] = Markup(script)
+    found.globals["script_hash"] = f"sha256-{_sha256(script)}"
     found.filters["known"] = lambda value, form="%s": "–" if value is None else form % value  # noqa: RUF001
     found.filters["code"] = _code
     return found
+
+
+def _sha256(text: str) -> str:
+    """As a Content-Security-Policy wants it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _code(text: object) -> Markup:
