@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from hindsight.collect import episode_seeds
 from hindsight.envs.contract import inspect
@@ -21,6 +23,7 @@ from hindsight.envs.make import Env, make
 from hindsight.errors import HindsightError, needs
 from hindsight.lab.groups import Group, tasks
 from hindsight.lab.runs import LoadedRun
+from hindsight.lab.scene import mark, set_up
 from hindsight.training.evaluate import FRESH
 from hindsight.training.policy import Policy
 from hindsight.training.trust import is_made_here, names_code
@@ -28,12 +31,15 @@ from hindsight.types import Array
 
 _GIF = [
     "-filter_complex",
-    "fps='min(source_fps,15)',scale='min(320,iw)':-2:flags=lanczos,split[a][b];"
+    "fps='min(source_fps,12.5)',scale='min(400,iw)':-2:flags=lanczos,split[a][b];"
     "[a]palettegen=max_colors=64:stats_mode=diff[p];[b][p]paletteuse=dither=none:diff_mode=rectangle",
 ]
 """A GIF that a page can hold: small, of few colours that fit all its frames."""
-WIDTH = 360
+WIDTH = 480
 """Pixels: of a picture at least, and of a video on a page at most."""
+STILL = 0.6
+"""Seconds for which the end of an episode stays."""
+GREEN, DARK = (0, 126, 92), (33, 37, 41)
 NO_RENDERING = (
     "cannot render ({}): without a screen MuJoCo draws through EGL or OSMesa; install one "
     "(Debian: libegl1 or "
@@ -41,16 +47,44 @@ NO_RENDERING = (
 )
 
 
-def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[bool]:
-    """Play some episodes; after every reset and step, whether the episode is a success so far."""
-    for episode_seed in episode_seeds(seed, FRESH, 0, episodes):
+class Shot(NamedTuple):
+    """What a frame shows, in words."""
+
+    episode: int
+    distance: str
+    success: bool
+    ended: bool = False
+
+
+def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[Shot]:
+    """Play some episodes; what is to be seen after every reset and step."""
+    for number, episode_seed in enumerate(episode_seeds(seed, FRESH, 0, episodes), 1):
         observation, _ = env.reset(seed=episode_seed)
-        yield False
-        for _ in range(horizon):
+        yield Shot(number, distance(env, observation), False)
+        for step in range(1, horizon + 1):
             observation, _, terminated, truncated, info = env.step(policy(observation))
-            yield bool(info.get("is_success", info.get("success", False)))
-            if terminated or truncated:
+            success = bool(info.get("is_success", info.get("success", False)))
+            ended = terminated or truncated or step == horizon
+            yield Shot(number, distance(env, observation), success, ended)
+            if ended:
                 break
+
+
+def distance(env: Env, observation: Any) -> str:
+    """How far the goal is: places and angles of a hand's object, differing entries of a discrete
+    goal, else the Euclidean distance. Empty if a goal is no array."""
+    achieved, desired = (
+        np.asarray(observation[f"{kind}_goal"]) for kind in ("achieved", "desired")
+    )
+    of_hand = getattr(env.unwrapped, "_goal_distance", None)
+    if of_hand is not None:
+        place, angle = (float(found) for found in of_hand(achieved, desired))
+        return f"distance {place:.3f}, {angle:.2f} rad"
+    if achieved.dtype == object or achieved.shape != desired.shape:
+        return ""
+    if not np.issubdtype(achieved.dtype, np.floating):
+        return f"distance {np.count_nonzero(achieved != desired)}"
+    return f"distance {np.linalg.norm(achieved - desired):.3f}"
 
 
 def record(
@@ -62,8 +96,7 @@ def record(
     horizon: int,
     small: bool = False,
 ) -> Path:
-    """Write a video of some episodes; the frame turns green on success. Small: at most 360
-    pixels wide, coarser."""
+    """Write a video of some episodes, captioned. Small: at most 480 pixels wide, coarser."""
     if path.suffix not in (".mp4", ".mkv", ".mov", ".gif"):
         raise HindsightError(
             f"cannot write {path}: the name of a video ends in .mp4, .mkv, .mov or .gif"
@@ -73,19 +106,25 @@ def record(
     with needs("report"):
         from imageio_ffmpeg import write_frames
     env = make_env(render_mode="rgb_array")
+    set_up(env, policy.env)
     fps = int(env.metadata.get("render_fps", 25))
     os.environ.setdefault(
         "IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1"
     )  # else it forks, which JAX's threads do not survive
-    successes = play(policy, env, episodes, seed, horizon)
-    next(successes)
-    first = _picture(env)
     fewer = ["-vf", f"scale='min({WIDTH},iw)':-2", "-crf", "30", "-preset", "slow"] if small else []
     gif = path.suffix == ".gif"
-    frame = _framed(first, False)
+
+    def frames() -> Iterator[Array]:
+        for shot in play(policy, env, episodes, seed, horizon):
+            mark(env, shot.success)
+            frame = captioned(_picture(env), shot, episodes)
+            yield from [frame] * (1 + shot.ended * round(STILL * fps))
+
+    every = frames()
+    first = next(every)
     writer = write_frames(
         str(path),
-        frame.shape[1::-1],
+        first.shape[1::-1],
         fps=fps,
         codec="gif" if gif else "libx264",
         pix_fmt_out="pal8" if gif else "yuv420p",
@@ -94,9 +133,8 @@ def record(
     )
     writer.send(None)
     with contextlib.closing(writer):
-        writer.send(frame)
-        for success in successes:
-            writer.send(_framed(_picture(env), success))
+        for frame in chain([first], every):
+            writer.send(frame)
     env.close()
     return path
 
@@ -130,25 +168,34 @@ def window(
             f"{policy.env} cannot be shown in a window: leave out --window to write a video file"
         )
     env = make_env(render_mode="human")
-    for _ in play(policy, env, episodes, seed, horizon):
-        pass
+    set_up(env, policy.env)
+    for shot in play(policy, env, episodes, seed, horizon):
+        mark(env, shot.success)
     env.close()
 
 
-def _framed(image: Any, success: bool) -> Array:
-    """The image with a border, padded to even sizes that every player can show. A small one is
+def captioned(image: Any, shot: Shot, episodes: int) -> Array:
+    """The image below a caption, padded to even sizes that every player can show. A small one is
     enlarged, and a flat one stands in the middle: a player's controls would hide it."""
     frame = np.asarray(image, np.uint8)
     times = -(-WIDTH // frame.shape[1])
     frame = frame.repeat(times, axis=0).repeat(times, axis=1)
     height, width = frame.shape[:2]
-    above = max(width // 2 - height, 0) // 2
-    below = above + -(height + 2 * above) % 16
+    bar = width // 15
+    around = max(width // 2 - bar - height, 0)
+    above = bar + around // 2
+    below = around - around // 2 + -(height + bar + around) % 16
     frame = np.pad(frame, ((above, below), (0, -width % 16), (0, 0)), constant_values=255)
-    if success:
-        for edge in (frame[:6], frame[-6:], frame[:, :6], frame[:, -6:]):
-            edge[...] = (0, 158, 115)
-    return frame
+    frame[:bar] = GREEN if shot.success else DARK
+
+    drawn = Image.fromarray(frame)
+    draw, font = ImageDraw.Draw(drawn), ImageFont.load_default(bar * 0.58)
+    middle, edge = bar // 2, bar // 3
+    text = f"episode {shot.episode} of {episodes}    {shot.distance}"
+    draw.text((edge, middle), text, "white", font, "lm")
+    if shot.success:
+        draw.text((width - edge, middle), "SUCCESS", "white", font, "rm")
+    return np.asarray(drawn)
 
 
 @dataclass(frozen=True)

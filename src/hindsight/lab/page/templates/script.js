@@ -110,8 +110,10 @@ document.querySelectorAll("section").forEach(legends);
 for (const button of document.querySelectorAll(".csv")) {
   const figure = button.closest("figure");
   const all = figure ? [figure] : [...document.querySelectorAll(".chart")];
-  const name = figure ? `${csv(figure)[0].slice(0, 2).join(" ")}` : document.title;
+  const name = figure ? csv(figure)[0].slice(0, 2).join(" ") : document.title;
   button.hidden = false;
   button.addEventListener("click", () =>
     download(name, [["env", "figure", "group", "x", "y", "low", "high"], ...all.flatMap(csv)]));
 }
+if (matchMedia("(prefers-reduced-motion: reduce)").matches)
+  document.querySelectorAll("video").forEach((video) => video.pause());
