@@ -60,7 +60,7 @@ def main(steps: int = 20_000, seed: int = 0) -> float:
         seed=seed,
         env_kwargs={"stream": 0.03},
         episodes_per_cycle=8,
-        gradient_steps=80,  # an easy task: more updates, fewer steps, small networks
+        updates_per_step=0.3,  # an easy task: more updates, fewer steps, small networks
         agent={"net_arch": (64, 64)},
     )
     result = hindsight.evaluate(run.path, episodes=100)

@@ -65,6 +65,8 @@ def test_settings_by_dotted_name_and_nested() -> None:
         ({"agent.net_arch": [8.5]}, "agent.net_arch"),
         ({"agent.hidden": [8]}, "Did you mean 'agent.net_arch'"),
         ({"updates_per_cycle": 8}, "Did you mean 'gradient_steps'"),
+        ({"utd_ratio": 2}, "Did you mean 'updates_per_step'"),
+        ({"updates_per_step": 0.0}, "updates_per_step must be more than 0"),
         ({"replay.capacity": 8}, "Did you mean 'replay.buffer_size'"),
         ({"priority.signal": "td_eror"}, "Did you mean 'td_error'"),
     ],

@@ -19,14 +19,17 @@ from hindsight.replay.replay import ReplayConfig, check_replay
 from hindsight.schedules import Schedule
 from hindsight.settings import (
     Count,
+    InsteadOf,
     NotNegative,
     OptionalCount,
+    OptionalPositive,
     OptionalShare,
     Positive,
     Search,
     Seed,
     Share,
     ShareSchedule,
+    check_alternatives,
     check_ranges,
     refuse_changes,
     with_settings,
@@ -103,8 +106,10 @@ class TrainConfig:
 class OffPolicyConfig(TrainConfig):
     """A training of an off-policy learner with hindsight replay."""
 
-    gradient_steps: Count = 40
-    """Updates of the learner after each collection."""
+    updates_per_step: Annotated[OptionalPositive, InsteadOf("gradient_steps")] = 0.05
+    """Updates of the learner per env step. More of them learn from fewer steps, and take longer."""
+    gradient_steps: Annotated[OptionalCount, InsteadOf("updates_per_step")] = None
+    """Updates per cycle, however many steps that has; instead of updates_per_step."""
     batch_size: Annotated[Count, Search(choices=(128, 256, 512))] = 256
     """Transitions per update."""
     policy_ema: Share = 0.0
@@ -129,6 +134,7 @@ class OffPolicyConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_alternatives(self)
         if self.simulator == "jax":
             raise HindsightError(
                 "simulator jax is for policy gradients: choose auto, threads, processes or inline"
@@ -149,6 +155,17 @@ class OffPolicyConfig(TrainConfig):
         if not self.agent.has_actor:
             why = f"as {self.agent.method} has no actor that learns from a batch of its own"
             refuse_changes(self.priority, ("actor_batch",), "priority.", why)
+
+    def updates(self, steps: int, before: int = 0) -> int:
+        """Updates of a cycle after which there are so many steps, and so many before it."""
+        if self.updates_per_step is None:
+            assert self.gradient_steps is not None
+            return self.gradient_steps
+        return round(self.updates_per_step * steps) - round(self.updates_per_step * before)
+
+    def updates_of_cycle(self, horizon: int) -> int:
+        """Updates of a cycle whose episodes all last until the time limit: the most there are."""
+        return max(self.updates(self.episodes_per_cycle * horizon), 1)
 
 
 @dataclass(frozen=True)

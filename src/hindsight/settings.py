@@ -48,6 +48,14 @@ class Search:
     choices: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True)
+class InsteadOf:
+    """On a setting that says in another way what the setting `name` says: giving one takes the
+    other away."""
+
+    name: str
+
+
 LEARNING_RATES = Search(1e-4, 1e-2, log=True)
 
 _FROM_ONE, _FROM_ZERO = Range(1), Range(0)
@@ -171,7 +179,27 @@ def _changed(config: Any, settings: Mapping[str, Any], prefix: str) -> Any:
             if _is_group(old)
             else _typed(prefix + name, hints[name], value)
         )
+    for name, other in _instead(config).items():
+        if changes.get(name) is not None and other not in changes:
+            changes[other] = None
     return dataclasses.replace(config, **changes)
+
+
+def _instead(config: Any) -> dict[str, str]:
+    """Settings that stand for each other, by name."""
+    return {
+        name: part.name
+        for name, kind in get_type_hints(type(config), include_extras=True).items()
+        for part in get_args(kind)[1:]
+        if isinstance(part, InsteadOf)
+    }
+
+
+def check_alternatives(config: Any) -> None:
+    """Raise HindsightError unless, of settings that stand for each other, one is given."""
+    for name, other in _instead(config).items():
+        if (getattr(config, name) is None) == (getattr(config, other) is None):
+            raise HindsightError(f"settings {other} and {name} say the same: give one of them")
 
 
 ELSEWHERE = {
@@ -184,6 +212,9 @@ ELSEWHERE = {
     "target_average": "tau",
     "train_freq": "episodes_per_cycle",
     "updates_per_cycle": "gradient_steps",
+    "utd_ratio": "updates_per_step",
+    "utd": "updates_per_step",
+    "replay_ratio": "updates_per_step",
     "n_sampled_goal": "replay_k",
     "goal_selection_strategy": "goal_rule",
     "total_timesteps": "steps",

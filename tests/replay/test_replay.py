@@ -189,6 +189,22 @@ def test_a_failure_ends_the_episode_for_every_goal() -> None:
     assert read(replay, 0, 1) == (0.0, 0.0)  # success does not end this env
 
 
+def test_a_penalty_for_failing_counts_for_every_goal() -> None:
+    """The env gave -6 for the step in which it failed: -1 of the goal, -5 for that."""
+    replay = make_replay(LINE, ReplayConfig(buffer_size=100))
+    failing = episodes_that(LINE, terminated=True, success=False)
+    failing.reward[:] = -1.0
+    failing.reward[0, 2] = -6.0
+    replay.store(failing)
+    assert read(replay, 2, DESIRED) == (-6.0, 1.0)
+    assert read(replay, 2, 1) == (-6.0, 1.0)  # the goal of then, not reached
+    assert read(replay, 2, 3) == (-5.0, 1.0)  # reached, but it failed there
+    assert read(replay, 1, 3) == (-1.0, 0.0)  # a step before, nothing had happened
+    other = make_replay(LINE, ReplayConfig(buffer_size=100))
+    other.restore_state(replay.export_state())
+    assert read(other, 2, 3) == (-5.0, 1.0)
+
+
 def test_truncation_is_not_termination() -> None:
     replay = make_replay(LINE, ReplayConfig(buffer_size=100))
     replay.store(episodes_that(LINE, terminated=False, success=False))

@@ -49,6 +49,10 @@ class TrainOptions:
     paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
+    updates_per_step: Annotated[float | None, _option("FLOAT")] = None
+    """Updates of the learner per env step."""
+    gradient_steps: Annotated[int | None, _option("INT")] = None
+    """Instead: updates per cycle, however many steps that has."""
     batch_size: Annotated[int | None, _option("INT")] = None
     """Transitions per update."""
     replay_k: Annotated[str | None, _option("SCHEDULE")] = None
@@ -71,6 +75,8 @@ class TrainOptions:
 
 COMMON = {
     "steps": "steps",
+    "updates_per_step": "updates_per_step",
+    "gradient_steps": "gradient_steps",
     "batch_size": "batch_size",
     "replay_k": "replay.replay_k",
     "gamma": "agent.gamma",

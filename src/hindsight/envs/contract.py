@@ -246,6 +246,9 @@ def _horizon(env: gym.Env[Any, Any], name: str, max_episode_steps: int | None) -
         ]
         limits.append(vars(inner).get("max_episode_steps"))
         inner = inner.env if isinstance(inner, gym.Wrapper) else None
+    config = vars(env.unwrapped).get("config")  # of highway-env
+    if isinstance(config, dict) and {"duration", "policy_frequency"} <= set(config):
+        limits.append(round(config["duration"] * config["policy_frequency"]))
     known = [int(limit) for limit in limits if isinstance(limit, int) and limit > 0]
     if not known:
         raise HindsightError(f"{name} has no time limit: give one with --max-episode-steps")

@@ -79,15 +79,23 @@ def distributions(space: Space, config: TrainConfig) -> dict[str, BaseDistributi
     from optuna.distributions import FloatDistribution, IntDistribution
 
     found: dict[str, BaseDistribution] = {}
-    now = flatten(config)
     for name, search in space.items():
         if search.choices:
             found[name] = Choice([_as_text(value) for value in search.choices])
-        elif type(now[name]) is int:
+        elif _is_whole(config, name, search):
             found[name] = IntDistribution(int(search.low), int(search.high), log=search.log)
         else:
             found[name] = FloatDistribution(search.low, search.high, log=search.log)
     return found
+
+
+def _is_whole(config: TrainConfig, name: str, search: Search) -> bool:
+    """Whether the setting takes whole numbers only."""
+    try:
+        with_settings(config, {name: float(search.low)})
+    except HindsightError:
+        return True
+    return False
 
 
 def settings_of(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,6 +146,8 @@ class HindsightReplay:
         self.ends = self.ends_on_success = (
             False  # whether any episode has ended before its time, and on success
         )
+        # Of episodes that failed: what the env gave for that, besides the reward of the goal [slots]
+        self.failure_reward = np.zeros(storage.slots, np.float32)
         self.reward_scale = RewardScale()  # how rewards are given out
         self._scale_by: Callable[[bool], RewardScale] | None = None
 
@@ -182,6 +184,7 @@ class HindsightReplay:
         `rng` chooses the goals that are chosen when stored, unless the pairs are known already.
         """
         slots = self.storage.add(episodes)
+        self.failure_reward[slots] = self._failure_rewards(episodes)[-len(slots) :]
         self.movement.add(slots, episodes)
         self.sampler.stored(self.storage)
         self.ends |= bool(episodes.terminated.any())
@@ -213,6 +216,18 @@ class HindsightReplay:
         by_stage = self.storage.stage_weight(slots)
         self.priorities.replace(slots, weight if by_stage is None else by_stage * weight)
         return new
+
+    def _failure_rewards(self, episodes: Episodes) -> Floats:
+        """Of every episode [N] that failed, what its last reward has besides that of its goal,
+        such as a penalty for a collision; 0 for the others."""
+        found, failed = np.zeros(len(episodes), np.float32), np.flatnonzero(episodes.failed())
+        if len(failed):
+            length = episodes.length[failed]
+            achieved = episodes.achieved_goal[failed, length]
+            own = episodes.reward[failed, length - 1]
+            extra = own - self.spec.goal_reward(achieved, episodes.desired_goal[failed])
+            found[failed] = np.where(np.isclose(extra, 0.0, atol=1e-4), 0.0, extra)
+        return found
 
     def new_pairs(self, pairs: Ints, td: TDErrors | None) -> NewPairs | None:
         """What another replay needs to store the same pairs; None if there are no pairs."""
@@ -301,6 +316,8 @@ class HindsightReplay:
         own = (goal_time == DESIRED) & (goal_slot == slot)
         terminated = self._terminated(slot, step, achieved, goal, own).astype(np.float32)
         reward = self.spec.goal_reward(achieved, goal)
+        if self.failure_reward.any():  # it is the same whatever the goal
+            reward = reward + np.where(self._failed(slot, step), self.failure_reward[slot], 0.0)
         parts: tuple[Array, ...] = (
             at(store.observation, slot, step),
             at(store.observation, slot, step + 1),
@@ -322,7 +339,7 @@ class HindsightReplay:
         if not self.ends and self.spec.goal_terminated is None:
             return np.zeros(len(slot), np.bool_)
         happened: Bools = at(self.storage.terminated, slot, step)
-        failed = happened & ~at(self.storage.success, slot, step)
+        failed = self._failed(slot, step)
         if self.spec.goal_terminated is not None:
             at_goal = self.spec.goal_terminated(achieved, goal)
         elif self.ends_on_success:
@@ -330,6 +347,10 @@ class HindsightReplay:
         else:
             at_goal = np.zeros_like(happened)
         return np.where(own, happened, at_goal | failed)
+
+    def _failed(self, slot: Ints, step: Ints) -> Bools:
+        failed: Bools = at(self.storage.terminated, slot, step)
+        return failed & ~at(self.storage.success, slot, step)
 
     # -------------------------------------------------------------------------------------- saving
 
@@ -340,6 +361,7 @@ class HindsightReplay:
         state = {
             "storage": self.storage.export_state(),
             "moved": self.movement.moved[:size].copy(),
+            "failure_reward": self.failure_reward[:size].copy(),
             "ends": self.ends,
             "ends_on_success": self.ends_on_success,
         }
@@ -353,6 +375,9 @@ class HindsightReplay:
         self.storage.restore_state(state["storage"])
         size, movement = self.storage.size, self.movement.moved
         movement[:size] = fitting(state["moved"], "moved", (size, movement.shape[1]), np.float64)
+        self.failure_reward[:size] = fitting(
+            state["failure_reward"], "failure_reward", (size,), np.float32
+        )
         self.sampler.stored(self.storage)
         self.ends, self.ends_on_success = bool(state["ends"]), bool(state["ends_on_success"])
         if self._scale_by is not None:

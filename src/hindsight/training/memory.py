@@ -85,14 +85,15 @@ def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
         store = float(min(replay.buffer_size, played) * transition_bytes(spec))
     stored, prioritised = replay.goals_chosen == "stored", priority.sampling != "uniform"
     pairs = float(replay.buffer_size * PAIR) if stored or prioritised else 0.0
-    updates = config.gradient_steps
+    updates = config.updates_of_cycle(spec.horizon)
     if prioritised:
         updates = min(updates, priority.updates_per_draw)
     # Two observations, a goal and an action per row, here and in JAX, and its address; and what a
     # network makes of it.
     row = 2 * 4 * (2 * spec.observation.dim + spec.goal.dim + spec.actions.dim) + 64
     rows = float(config.batch_size * priority.fresh)
-    largest = "batch_size" if config.batch_size >= updates else "gradient_steps"
+    given = "gradient_steps" if config.updates_per_step is None else "updates_per_step"
+    largest = "batch_size" if config.batch_size >= updates else given
     return {
         "replay.buffer_size": store + pairs,
         "replay.replay_k": pairs * replay.replay_k.bounds()[1] if stored else 0.0,

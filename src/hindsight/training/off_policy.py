@@ -33,6 +33,8 @@ from hindsight.training.state import LoopState, Tree
 
 UPDATES = 0x5EED
 """Sets the random keys of updates apart from that of the first parameters."""
+PIECES = 16
+"""Into how many draws the updates of a cycle are divided, if episodes end early."""
 
 
 class OffPolicy:
@@ -91,7 +93,7 @@ class OffPolicy:
             episodes, known = self.rollouts.take(now.cycle + 1, now.learner, progress)
             check_episodes(episodes, now.step)
             now.cycle += 1
-            now.step += episodes.transitions
+            before, now.step = now.step, now.step + episodes.transitions
             now.dropped += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
             staged = self.relay.of_every_stage(episodes)  # as they are, without relay goals
@@ -115,7 +117,7 @@ class OffPolicy:
             clock.lap("replay")
 
             means = Means()
-            for draw, updates in enumerate(self._draws()):
+            for draw, updates in enumerate(self._draws(config.updates(now.step, before))):
                 # "Sample batch number of transitions"
                 sample = replay.sample(updates, config.batch_size, progress, rng)
                 sample = self.initial_priorities.suggest(now.learner, sample)
@@ -131,7 +133,8 @@ class OffPolicy:
                 # Not in Algorithm 2, but in prioritised replay: what was replayed is pushed again.
                 replay.push(sample.pairs, td, sample.sampled_at)
                 clock.lap("replay")
-            check_parameters(now.learner, now.step, sample.batch)
+            if means():  # a short cycle may have no updates
+                check_parameters(now.learner, now.step, sample.batch)
 
             # Evaluate without exploration.
             actor = agent.actor(now.learner)
@@ -149,13 +152,21 @@ class OffPolicy:
         pairs = replay.store(episodes, 0.0, rng)
         replay.push(pairs, self.initial_priorities.td_errors(now.learner, replay, pairs))
 
-    def _draws(self) -> list[int]:
+    def _draws(self, updates: int) -> list[int]:
         """The updates of a cycle, by draw: all at once, unless each draw must know the last TD
-        errors."""
-        total, each = self.config.gradient_steps, self.config.priority.updates_per_draw
-        if self.config.priority.sampling == "uniform":
-            return [total]
-        return [each] * (total // each) + ([total % each] if total % each else [])
+        errors.
+
+        Each size is compiled once. So a cycle whose episodes ended early, which may have any
+        number of updates, is made of two sizes.
+        """
+        usual = self.config.updates_of_cycle(self.relay.spec.horizon)
+        each = usual
+        if self.config.priority.sampling != "uniform":
+            each = self.config.priority.updates_per_draw
+        if updates == usual:
+            return [each] * (updates // each) + ([updates % each] if updates % each else [])
+        each = max(min(each, usual // PIECES), 1)
+        return [each] * (updates // each) + [1] * (updates % each)
 
     def _score(self, actor: Actor) -> Score:
         self.rollouts.wait()  # they use the same envs

@@ -124,7 +124,7 @@ def estimated_minutes(config: TrainConfig, entry: Training) -> float:
     seconds = _START + evaluated * simulated
     if not isinstance(config, OffPolicyConfig):
         return (seconds + config.steps * (simulated + _PER_JAX_STEP)) / 60
-    learning = cycles * config.gradient_steps * config.batch_size * _PER_REPLAYED
+    learning = cycles * config.updates_of_cycle(horizon) * config.batch_size * _PER_REPLAYED
     learning *= _PRIORITISED if config.priority.sampling != "uniform" else 1
     collecting = config.steps * simulated
     return (seconds + (max(learning, collecting) if config.overlap else learning + collecting)) / 60

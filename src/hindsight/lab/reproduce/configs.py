@@ -46,7 +46,7 @@ def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
         "eval_every": 1 if episodes < config.episodes_per_cycle else config.eval_every,
         "eval_episodes": min(config.eval_episodes, 10),
     }
-    if isinstance(config, OffPolicyConfig):
+    if isinstance(config, OffPolicyConfig) and config.gradient_steps is not None:
         small["gradient_steps"] = max(
             config.gradient_steps * episodes // config.episodes_per_cycle, 1
         )
