@@ -17,6 +17,7 @@ from hindsight.errors import HindsightError
 from hindsight.presets import (
     TABLE,
     PresetName,
+    Task,
     default_method,
     preset_rows,
     preset_settings,
@@ -74,7 +75,8 @@ def test_presets_fit_together(
     assert config.env == env
     assert config.agent.method == method
     assert isinstance(config, OffPolicyConfig if method in OFF_POLICY else OnPolicyConfig)
-    settings = preset_settings(env, method, preset, horizon, discrete)
+    task = Task(env, horizon, discrete)
+    settings = preset_settings(task, method, preset)
     known = {name: value for name, value in settings.items() if name in flatten(config)}
     assert with_settings(config_of(method, env), known) == config
     if isinstance(config, OffPolicyConfig):
@@ -88,7 +90,7 @@ def test_presets_fit_together(
             two = preset == "hper"
             assert config.priority.queues == ("two_queues" if two else "single_queue")
         assert config.agent.normalize == (preset != "paper")
-    if method == default_method(discrete):
+    if method == default_method(task):
         spec = replace(SPECS[discrete], id=env, horizon=horizon)
         assert default_config(None, spec, preset) == config
 
@@ -96,19 +98,19 @@ def test_presets_fit_together(
 def test_every_row_is_for_something_and_names_settings() -> None:
     used = set()
     for env, horizon, discrete, method, preset in trainings():
-        used |= {id(row) for row in preset_rows(env, method, preset, horizon, discrete)}
+        used |= {id(row) for row in preset_rows(Task(env, horizon, discrete), method, preset)}
     assert used == {id(row) for row in TABLE}
     for row in TABLE:
         known = {name for m in AGENTS if m in row.methods for name in flatten(config_of(m, "X-v0"))}
-        assert set(row.settings(50, 8) if callable(row.settings) else row.settings) <= known
+        assert set(row.of(Task("X-v0"), 8)) <= known
 
 
 def test_unknown_presets_and_those_of_replay_are_refused() -> None:
     with pytest.raises(HindsightError, match="Did you mean 'hper'"):
-        preset_settings("X-v0", "ddpg", "hpr")
+        preset_settings(Task("X-v0"), "ddpg", "hpr")
     for preset in PRESETS[1:]:
         with pytest.raises(HindsightError, match="one of replay; ppo has only its own"):
-            preset_settings("X-v0", "ppo", preset)
+            preset_settings(Task("X-v0"), "ppo", preset)
 
 
 def test_the_paper_in_numbers() -> None:
@@ -143,7 +145,7 @@ def test_averaging_the_gradients_of_workers_is_a_larger_batch() -> None:
 )
 def test_workers_are_for_presets_that_average_them(preset: str, message: str) -> None:
     with pytest.raises(HindsightError, match=message):
-        preset_settings("X-v0", "ddpg", preset)
+        preset_settings(Task("X-v0"), "ddpg", preset)
 
 
 @pytest.mark.parametrize("method", ["hpg", "a2c", "a3c", "ppo", "trpo"])
@@ -162,6 +164,6 @@ def test_the_off_policy_actor_critic_on_objects() -> None:
 
 
 def test_what_was_measured_is_told() -> None:
-    assert "success" in reaches("FetchReach-v4", "ddpg")
-    assert "score" in reaches("hindsight/FourRooms-v0", "hpg", horizon=31, discrete=True)
-    assert reaches("Unknown-v0", "ddpg") == ""
+    assert "success" in reaches(Task("FetchReach-v4"), "ddpg")
+    assert "score" in reaches(Task("hindsight/FourRooms-v0", 31, True), "hpg")
+    assert reaches(Task("Unknown-v0"), "ddpg") == ""

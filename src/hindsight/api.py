@@ -23,7 +23,7 @@ from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.integrations.loggers import check_logger, open_logger
 from hindsight.precision import resolved
-from hindsight.presets import default_method, preset_settings, unit_settings
+from hindsight.presets import Task, default_method, preset_settings, unit_settings
 from hindsight.pretrained import run_or_env
 from hindsight.saving.checkpoints import restore
 from hindsight.saving.mirror import Mirror
@@ -158,12 +158,17 @@ def describe(
     return replace(spec, relay_goals=checked(relay_goals, spec.id))
 
 
+def task_of(spec: GoalEnvSpec) -> Task:
+    return Task(spec.id, spec.horizon, spec.actions.discrete, spec.success_reward is None)
+
+
 def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> TrainConfig:
     """The preset of an env, for a method."""
-    method = method or default_method(spec.actions.discrete)
+    task = task_of(spec)
+    method = method or default_method(task)
     default = config_of(method, spec.id)
     known = flatten(default)
-    settings = preset_settings(spec.id, method, preset, spec.horizon, spec.actions.discrete)
+    settings = preset_settings(task, method, preset)
     settings |= unit_settings(spec.largest_observation, spec.goal_spread)
     return with_settings(
         default, {name: value for name, value in settings.items() if name in known}

@@ -97,7 +97,7 @@ def _one_line(text: str, arguments: Sequence[str]) -> str:
     if reason and not reason.startswith(("no type", "invalid literal", "could not convert")):
         return f"{wrong[1]}: {reason}"
     helptext = " ".join(" ".join(part) for part in paragraphs[2:])
-    metavar = re.search(re.escape(wrong[1]) + r"\s+(\{[^}]*\}|\S+)", helptext)
+    metavar = re.search(re.escape(wrong[1]) + r"\s+((?:\{None\}\|)?(?:\{[^}]*\}|\S+))", helptext)
     given, expected = _given(wrong[1], arguments), _expected(metavar[1] if metavar else "")
     return f"cannot read {wrong[1]}{given}{expected}"
 

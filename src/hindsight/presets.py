@@ -32,13 +32,32 @@ UPDATES = ("updates_per_step", "gradient_steps")
 
 
 @dataclass(frozen=True)
+class Task:
+    """What the inspection of an env tells that settings depend on. How fast it is does not count:
+    the same command learns the same on every machine."""
+
+    env: str
+    horizon: int = 50
+    """Its time limit."""
+    discrete: bool = False
+    """Its actions."""
+    dense: bool = False
+    """Its reward."""
+
+    @property
+    def name(self) -> str:
+        """The id without the module that it may begin with."""
+        return self.env.rpartition(":")[2]
+
+
+@dataclass(frozen=True)
 class Row:
     """Settings, and which trainings they are for."""
 
     methods: Container[str]
-    settings: Settings | Callable[[int, int], Settings] = field(default_factory=dict)
-    """By dotted name; or a function of the env's time limit and of the number of workers. Those
-    that a learner does not have do not count for it."""
+    settings: Settings | Callable[[Task, int], Settings] = field(default_factory=dict)
+    """By dotted name; or a function of the task and of the number of workers. Those that a learner
+    does not have do not count for it."""
     envs: tuple[str, ...] = ("",)
     """How the env's id begins."""
     presets: tuple[PresetName, ...] = OURS
@@ -46,17 +65,25 @@ class Row:
     """Least and largest time limit."""
     continuous: bool | None = None
     """Only for continuous actions, or only for discrete ones."""
+    dense: bool | None = None
+    """Only for dense rewards, or only for sparse ones."""
     reaches: str = ""
     """What was measured with these settings."""
+    why: str = ""
+    """The reason, for those whose env is known by its inspection only."""
 
-    def fits(self, env: str, method: str, preset: str, horizon: int, discrete: bool) -> bool:
+    def fits(self, task: Task, method: str, preset: str) -> bool:
         return (
             method in self.methods
             and preset in self.presets
-            and env.startswith(self.envs)
-            and self.horizons[0] <= horizon <= self.horizons[1]
-            and self.continuous in (None, not discrete)
+            and task.name.startswith(self.envs)
+            and self.horizons[0] <= task.horizon <= self.horizons[1]
+            and self.continuous in (None, not task.discrete)
+            and self.dense in (None, task.dense)
         )
+
+    def of(self, task: Task, workers: int) -> Settings:
+        return self.settings(task, workers) if callable(self.settings) else self.settings
 
 
 # Goals that are achieved already are not stored at first: alternate pairs come only from episodes
@@ -73,13 +100,27 @@ _SETTLING = {
 _MOVED = {"replay.moved_share": 0.8, "replay.replace_achieved": 0.9}
 
 
+def _short_cycles(task: Task, workers: int) -> Settings:
+    """Of an env that is not known: about 1000 steps between two rounds of updates, and a weight of
+    actions that a single one is worth. Where episodes are long, one action moves little: at weight
+    1 the best policy would be to do nothing."""
+    episodes = min(max(round(1000 / task.horizon), 2), 16)
+    return {
+        "steps": 500_000,
+        "num_envs": episodes,
+        "episodes_per_cycle": episodes,
+        "updates_per_step": 0.25,
+        "agent.action_l2": min(1.0, (50 / task.horizon) ** 2),
+    }
+
+
 def _averaged(
     epochs: int, cycles: int, updates: int, batch_size: int, tests: int
-) -> Callable[[int, int], Settings]:
+) -> Callable[[Task, int], Settings]:
     """As in OpenAI baselines: an epoch is some cycles, each of 2 episodes by every worker and of
     some updates. Averaging the gradients of N workers is a batch of N x batch_size."""
-    return lambda horizon, workers: {
-        "steps": epochs * cycles * 2 * workers * horizon,
+    return lambda task, workers: {
+        "steps": epochs * cycles * 2 * workers * task.horizon,
         "num_envs": 2 * workers,
         "episodes_per_cycle": 2 * workers,
         "gradient_steps": updates,
@@ -100,9 +141,18 @@ _PAPER = {
 
 TABLE: tuple[Row, ...] = (
     # ----------------------------------------------------------------------------- any env, replay
-    Row(OFF_POLICY, {"steps": 500_000, "num_envs": 16, "episodes_per_cycle": 16}),
-    # The presets of these were measured with as many updates after episodes that end early.
-    Row(OFF_POLICY, {"gradient_steps": 40}, envs=("Fetch", "Hand", "hindsight/")),
+    Row(OFF_POLICY, _short_cycles),
+    # These were measured with as many updates per cycle, however long it is.
+    Row(
+        OFF_POLICY,
+        {
+            "num_envs": 16,
+            "episodes_per_cycle": 16,
+            "gradient_steps": 40,
+            "agent.action_l2": 1.0,
+        },
+        envs=("Fetch", "Hand", "hindsight/"),
+    ),
     Row(("dqn",), {"steps": 400_000}),
     Row(("dqn",), {"steps": 40_000}, horizons=(1, 10)),
     # Values have edges at the walls. Chosen on seed 10: 0.95 after 40,000 steps, without these
@@ -370,9 +420,9 @@ def unit_settings(largest_observation: float, goal_spread: float) -> Settings:
     return found
 
 
-def default_method(discrete: bool) -> str:
+def default_method(task: Task) -> str:
     """What learns if nothing is said."""
-    return "dqn" if discrete else "ddpg"
+    return "dqn" if task.discrete else "ddpg"
 
 
 def _name_and_workers(preset: str) -> tuple[str, int]:
@@ -391,17 +441,15 @@ def _name_and_workers(preset: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def preset_rows(env: str, method: str, preset: str, horizon: int, discrete: bool) -> list[Row]:
+def preset_rows(task: Task, method: str, preset: str = "default") -> list[Row]:
     """The rows of the table that fit a training."""
     name, _ = _name_and_workers(preset)
     if name != "default" and method in ON_POLICY:
         raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
-    return [row for row in TABLE if row.fits(env, method, name, horizon, discrete)]
+    return [row for row in TABLE if row.fits(task, method, name)]
 
 
-def preset_settings(
-    env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False
-) -> dict[str, Any]:
+def preset_settings(task: Task, method: str, preset: str = "default") -> dict[str, Any]:
     """The settings of a preset, by dotted name.
 
     default: what works best. her: the same with plain uniform HER. hper and hper-single: the
@@ -412,8 +460,8 @@ def preset_settings(
     """
     _, workers = _name_and_workers(preset)
     found: dict[str, Any] = {}
-    for row in preset_rows(env, method, preset, horizon, discrete):
-        settings = row.settings(horizon, workers) if callable(row.settings) else row.settings
+    for row in preset_rows(task, method, preset):
+        settings = row.of(task, workers)
         for name, other in (UPDATES, UPDATES[::-1]):
             if name in settings:
                 found.pop(other, None)
@@ -421,9 +469,7 @@ def preset_settings(
     return found
 
 
-def reaches(
-    env: str, method: str, preset: str = "default", horizon: int = 50, discrete: bool = False
-) -> str:
-    """What was measured with a preset; empty if nothing was."""
-    rows = preset_rows(env, method, preset, horizon, discrete)
+def reaches(task: Task, method: str) -> str:
+    """What was measured with the default preset; empty if nothing was."""
+    rows = preset_rows(task, method)
     return next((row.reaches for row in reversed(rows) if row.reaches), "")

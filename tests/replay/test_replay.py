@@ -308,3 +308,27 @@ def test_goals_of_other_episodes_are_not_stored(monkeypatch: pytest.MonkeyPatch)
     replay = make_replay(LINE, ReplayConfig(goals_chosen="stored", goal_rule="borrowed"))
     with pytest.raises(HindsightError, match="goals of other episodes"):
         replay.store(random_episodes(rng, 8, LINE.horizon, LINE), rng=rng)
+
+
+def test_how_close_counts_as_reached_is_learnt_from_a_dense_reward() -> None:
+    """The env says that a distance of 2 is near enough, and that 3 is not."""
+    spec = replace(
+        LINE,
+        success_reward=None,
+        reward_bounds=None,
+        goal_reward=lambda a, d: -np.abs(a - d)[..., 0].astype(np.float32),
+    )
+    replay = make_replay(spec, ReplayConfig(buffer_size=100))
+    near = replace(episodes_that(spec, True, True), desired_goal=np.full((2, 1), 5.0))
+    replay.store(near)  # at places 1, 2, 3: the last is a success
+    assert (replay.reached_from, replay.missed_until) == (-2.0, -3.0)
+    assert read(replay, 0, 1) == (0.0, 1.0)
+    assert read(replay, 0, 3) == (-2.0, 1.0)  # as close as the success was
+    other = make_replay(spec, ReplayConfig(buffer_size=100))
+    other.restore_state(replay.export_state())
+    assert read(other, 0, 3) == (-2.0, 1.0)
+    # A miss that was as close: the reward does not decide alone, and only exact hits count.
+    replay.store(replace(episodes_that(spec, False, False), desired_goal=np.full((2, 1), 4.0)))
+    assert (replay.reached_from, replay.missed_until) == (-2.0, -1.0)
+    assert read(replay, 0, 3) == (-2.0, 0.0)
+    assert read(replay, 0, 1) == (0.0, 1.0)

@@ -58,15 +58,15 @@ class Envs:
         from rich.table import Table
 
         from hindsight.envs.make import register_robotics
-        from hindsight.presets import default_method, reaches
+        from hindsight.presets import Task, default_method, reaches
 
         robotics = register_robotics()
         table = Table(box=None, pad_edge=False)
         for name in ("task", "goal", "success", "minutes"):
             table.add_column(name, no_wrap=name in ("task", "minutes"))
         for env_id, goal in listed_envs():
-            discrete = env_id.startswith(DISCRETE)
-            text = reaches(env_id, default_method(discrete), discrete=discrete)
+            task = Task(env_id, discrete=env_id.startswith(DISCRETE))
+            text = reaches(task, default_method(task))
             success, minutes, seeds = (
                 found[1] if (found := re.search(pattern, text)) else ""
                 for pattern in (r"success ([\d.-]+)", r"in ([\d.]+) minutes", r"(\(.* seeds?\))")

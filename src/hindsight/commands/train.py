@@ -16,7 +16,7 @@ from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.options import parse, refuse_unknown, take_env_kwargs
-from hindsight.presets import default_method, reaches
+from hindsight.presets import Task, default_method, reaches
 from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ class TrainOptions:
     paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
-    updates_per_step: Annotated[float | None, _option("FLOAT")] = None
-    """Updates of the learner per env step."""
-    gradient_steps: Annotated[int | None, _option("INT")] = None
-    """Instead: updates per cycle, however many steps that has."""
     batch_size: Annotated[int | None, _option("INT")] = None
     """Transitions per update."""
     replay_k: Annotated[str | None, _option("SCHEDULE")] = None
@@ -75,8 +71,6 @@ class TrainOptions:
 
 COMMON = {
     "steps": "steps",
-    "updates_per_step": "updates_per_step",
-    "gradient_steps": "gradient_steps",
     "batch_size": "batch_size",
     "replay_k": "replay.replay_k",
     "gamma": "agent.gamma",
@@ -85,6 +79,14 @@ COMMON = {
     "stop_at_success": "stop_at_success",
 }
 """Common options, and the settings that they are."""
+
+
+@dataclass
+class UpdateOptions:
+    """Two settings that stand for each other: each takes the other, of the preset, away."""
+
+    updates_per_step: float | None = None
+    gradient_steps: int | None = None
 
 
 @dataclass
@@ -145,7 +147,7 @@ def read(
     """The training that the options, further arguments and settings ask for; with --help-all it
     ends the program."""
     from hindsight import api
-    from hindsight.config import LEAST_EPISODES, config_of
+    from hindsight.config import LEAST_EPISODES, OffPolicyConfig, config_of
     from hindsight.envs.make import factory
     from hindsight.settings import flatten, with_settings
     from hindsight.training.run import read_config
@@ -195,6 +197,9 @@ def read(
             )
     if "stop_at_success" in given and "eval_episodes" not in given:
         given["eval_episodes"] = max(config.eval_episodes, LEAST_EPISODES)
+    if isinstance(config, OffPolicyConfig):
+        updates, more = parse(UpdateOptions, more, prog, UpdateOptions())
+        given |= {name: value for name, value in vars(updates).items() if value is not None}
     config = with_settings(config, given | (settings or {}))
     config, unknown = parse(type(config), more, prog, config)
     refuse_unknown(unknown, flatten(config) | COMMON, prog)
@@ -228,8 +233,9 @@ def what_presets_reach(arguments: Sequence[str]) -> str:
         return ""
     for env in arguments:
         for discrete in (False, True):
+            task = Task(env, discrete=discrete)
             found = (
-                reaches(env, default_method(discrete))
+                reaches(task, default_method(task))
                 if "-v" in env and not env.startswith("-")
                 else ""
             )

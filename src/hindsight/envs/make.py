@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.metadata
 import io
 import os
@@ -22,6 +23,8 @@ from hindsight.types import Array
 Env = gym.Env[Any, Any]
 EnvFactory = Callable[[], Env]
 MUJOCO_LIMIT = (3, 12)
+OTHERS = {"parking-": "highway_env", "Panda": "panda_gym"}
+"""How ids of other people's envs begin, and the module that registers them."""
 _ALONE = threading.RLock()
 
 
@@ -58,6 +61,20 @@ def register_robotics() -> bool:
     return True
 
 
+def register_other(env_id: str) -> None:
+    """Register an id of those third-party envs that the extra `envs` brings."""
+    for start, module in OTHERS.items():
+        if env_id.startswith(start):
+            try:
+                with _ALONE, warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    importlib.import_module(module)
+            except ImportError:
+                raise HindsightError(
+                    f"{env_id} is an env of {module}: pip install 'hindsight-rl[envs]'"
+                ) from None
+
+
 def unwrapped(env: Env) -> Env:
     """The env without Gymnasium's own wrappers, up to the first that is not of those that change
     nothing."""
@@ -78,6 +95,7 @@ def make(env_id: str, **kwargs: Any) -> Env:
         check_mujoco()
     if env_id not in gym.registry:
         register_robotics()
+        register_other(env_id)
     if env_id not in gym.registry and ":" not in env_id:
         raise HindsightError(
             f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists "

@@ -146,8 +146,10 @@ class HindsightReplay:
         self.ends = self.ends_on_success = (
             False  # whether any episode has ended before its time, and on success
         )
-        # Of episodes that failed: what the env gave for that, besides the reward of the goal [slots]
+        # Of episodes that failed [slots]: what the env gave for it, besides the reward of the goal
         self.failure_reward = np.zeros(storage.slots, np.float32)
+        # Of a dense reward: the smallest with which a goal was reached, and the largest without
+        self.reached_from, self.missed_until = np.inf, -np.inf
         self.reward_scale = RewardScale()  # how rewards are given out
         self._scale_by: Callable[[bool], RewardScale] | None = None
 
@@ -187,6 +189,8 @@ class HindsightReplay:
         self.failure_reward[slots] = self._failure_rewards(episodes)[-len(slots) :]
         self.movement.add(slots, episodes)
         self.sampler.stored(self.storage)
+        if self.spec.success_reward is None:
+            self._tell_reached(episodes)
         self.ends |= bool(episodes.terminated.any())
         self.ends_on_success |= bool((episodes.terminated & episodes.success).any())
         if self._scale_by is not None:
@@ -228,6 +232,23 @@ class HindsightReplay:
             extra = own - self.spec.goal_reward(achieved, episodes.desired_goal[failed])
             found[failed] = np.where(np.isclose(extra, 0.0, atol=1e-4), 0.0, extra)
         return found
+
+    def _tell_reached(self, episodes: Episodes) -> None:
+        """Learn from the env's own word how good a dense reward must be for the goal to count as
+        reached."""
+        real = episodes.real
+        desired = np.repeat(episodes.desired_goal, episodes.length, axis=0)
+        reward = self.spec.goal_reward(episodes.achieved_goal[:, 1:][real], desired)
+        success = episodes.success[real]
+        self.reached_from = float(reward[success].min(initial=self.reached_from))
+        self.missed_until = float(reward[~success].max(initial=self.missed_until))
+
+    def _reached(self, achieved: Array, goal: Array) -> Bools:
+        """Where goals are reached. Of a dense reward: exactly, or as closely as has been seen to
+        do, if the reward alone decides."""
+        if self.spec.success_reward is None and self.missed_until < self.reached_from < np.inf:
+            return self.spec.goal_reward(achieved, goal) >= self.reached_from
+        return self.spec.reached(achieved, goal)
 
     def new_pairs(self, pairs: Ints, td: TDErrors | None) -> NewPairs | None:
         """What another replay needs to store the same pairs; None if there are no pairs."""
@@ -343,7 +364,7 @@ class HindsightReplay:
         if self.spec.goal_terminated is not None:
             at_goal = self.spec.goal_terminated(achieved, goal)
         elif self.ends_on_success:
-            at_goal = self.spec.reached(achieved, goal)
+            at_goal = self._reached(achieved, goal)
         else:
             at_goal = np.zeros_like(happened)
         return np.where(own, happened, at_goal | failed)
@@ -362,6 +383,7 @@ class HindsightReplay:
             "storage": self.storage.export_state(),
             "moved": self.movement.moved[:size].copy(),
             "failure_reward": self.failure_reward[:size].copy(),
+            "reached": np.array([self.reached_from, self.missed_until]),
             "ends": self.ends,
             "ends_on_success": self.ends_on_success,
         }
@@ -378,6 +400,8 @@ class HindsightReplay:
         self.failure_reward[:size] = fitting(
             state["failure_reward"], "failure_reward", (size,), np.float32
         )
+        reached = fitting(state["reached"], "reached", (2,), np.float64)
+        self.reached_from, self.missed_until = map(float, reached)
         self.sampler.stored(self.storage)
         self.ends, self.ends_on_success = bool(state["ends"]), bool(state["ends_on_success"])
         if self._scale_by is not None:
