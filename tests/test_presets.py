@@ -40,6 +40,7 @@ ENVS: list[tuple[str, int, bool]] = [
     ("hindsight/BitFlip-v0", 32, True),
     ("hindsight/EmptyRoom-v0", 31, True),
     ("hindsight/FourRooms-v0", 31, True),
+    ("hindsight/PixelRoom-v0", 31, True),
     ("hindsight/PointPush-v0", 50, False),
     ("Unknown-v0", 200, False),
     ("Unknown-v0", 200, True),

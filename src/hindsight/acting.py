@@ -14,6 +14,7 @@ import numpy as np
 
 from hindsight.envs.contract import Actions
 from hindsight.normalizer import Scale, network_inputs
+from hindsight.pixels import Images, encode
 from hindsight.types import Array, Floats, Tensor
 
 Params = Any
@@ -39,6 +40,7 @@ class ActorShape:
     clip_observation: float = np.inf
     clip_normalized: float = np.inf
     fourier_features: int = 0
+    images: Images = ()
 
     @property
     def outputs(self) -> int:
@@ -73,7 +75,7 @@ class Actor:
             shape.clip_normalized,
             shape.fourier_features,
         )
-        return forward(self.network, inputs, shape.tanh_layers)
+        return forward(self.network, inputs, shape.tanh_layers, shape.images)
 
     @property
     def network(self) -> Params:
@@ -174,9 +176,16 @@ def squashed_log_prob(numpy: Any, noise: Tensor, log_std: Tensor, before: Tensor
     return numpy.sum(-0.5 * noise**2 - log_std - 0.5 * LOG_2PI - slope, axis=-1)
 
 
-def forward(params: Params, x: Floats, tanh: bool = False) -> Floats:
+def forward(params: Params, x: Floats, tanh: bool = False, images: Images = ()) -> Floats:
     """What an MLP with these parameters computes for rows x [n, inputs], in NumPy."""
     layers = params["params"]
+
+    def convolved(name: str, patches: Floats) -> Floats:
+        sums: Floats = patches @ layers[name]["kernel"] + layers[name]["bias"]
+        return np.maximum(sums, 0.0)
+
+    if images:
+        x = encode(images, x, convolved)
     last = sum(name.startswith("Dense") for name in layers) - 1
     for i in range(last):
         x = x @ layers[f"Dense_{i}"]["kernel"] + layers[f"Dense_{i}"]["bias"]

@@ -67,7 +67,8 @@ class Collector:
         with of_the_env(f"{spec.id}: reset()"):
             frame = self.envs.reset(seeds)
         goal = spec.goal(frame.desired_goal)
-        observation = np.zeros((n, horizon + 1, spec.observation.dim), np.float32)
+        features = spec.observation
+        observation = np.zeros((n, horizon + 1, features.dim), features.dtype)
         achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), spec.goal_dtype)
         action: Array = np.zeros((n, horizon), np.int64)
         if not spec.actions.discrete:
@@ -78,7 +79,7 @@ class Collector:
         length, alive = np.full(n, horizon, np.int64), np.ones(n, np.bool_)
         pursued = frame.desired_goal.copy()
         desired = pursued.astype(spec.goal_dtype)
-        observation[:, 0], achieved[:, 0] = spec.observation(frame.observation), frame.achieved_goal
+        observation[:, 0], achieved[:, 0] = features(frame.observation), frame.achieved_goal
         for t in range(horizon):
             chosen = act(observation[:, t], goal)
             if isinstance(chosen, tuple):
@@ -88,7 +89,7 @@ class Collector:
             with of_the_env(f"{spec.id}: step()"):
                 frame = self.envs.step(spec.actions.inside(action[:, t]))
             observation[:, t + 1], achieved[:, t + 1] = (
-                spec.observation(frame.observation),
+                features(frame.observation),
                 frame.achieved_goal,
             )
             reward[alive, t] = frame.reward[alive]
@@ -174,7 +175,7 @@ def record(
     ends = np.zeros((1, horizon), np.bool_)
     ends[0, length - 1] = terminated
     return Episodes(
-        padded(spec.observation(column("observation")), horizon + 1, np.float32),
+        padded(spec.observation(column("observation")), horizon + 1, spec.observation.dtype),
         padded(achieved, horizon + 1, spec.goal_dtype),
         desired[:1].astype(spec.goal_dtype),
         padded(np.asarray(actions), horizon, np.int64 if spec.actions.discrete else np.float32),

@@ -14,11 +14,11 @@ from hindsight.types import Array, Bools, Floats, Ints
 class Episodes:
     """N whole episodes of at most T steps, padded: step t of episode n is real where t < length[n].
 
-    Observations are flat float32 features; goals keep the env's own shape and dtype, because
-    rewards are recomputed from them.
+    Observations are flat features, float32 or the uint8 of pixels; goals keep the env's own shape
+    and dtype, because rewards are recomputed from them.
     """
 
-    observation: Floats  # [N, T+1, observation]
+    observation: Array  # [N, T+1, observation]
     achieved_goal: Array  # [N, T+1, ...]
     desired_goal: Array  # [N, ...]
     action: Array  # [N, T, action] as chosen, before it is clipped to the box; discrete: [N, T]

@@ -1,5 +1,5 @@
-"""The networks of all learners: fully connected layers in JAX. `acting.py` computes them in
-NumPy."""
+"""The networks of all learners: fully connected layers in JAX, after convolutions where there are
+pixels. `acting.py` computes them in NumPy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight.acting import Params as Params
+from hindsight.pixels import CHANNELS, Images, encode
 from hindsight.precision import dot_general, resolved
 from hindsight.settings import Precision
 from hindsight.types import Tensor
@@ -30,12 +31,20 @@ class MLP(nn.Module):
     dropout: float = 0.0
     """Share of each hidden layer that is dropped while learning, before it is normalised (DroQ)."""
     precision: Precision = "float32"
+    images: Images = ()
 
     @nn.compact
     def __call__(self, x: Tensor, learning: bool = False) -> jax.Array:
         products = dot_general if resolved(self.precision) == "bfloat16" else None
+        first = nn.initializers.xavier_uniform()
+
+        def convolved(name: str, patches: Tensor) -> jax.Array:
+            layer = nn.Dense(CHANNELS, kernel_init=first, dot_general=products, name=name)
+            return nn.relu(layer(patches))
+
+        if self.images:
+            x = encode(self.images, x, convolved)
         for width in self.net_arch:
-            first = nn.initializers.xavier_uniform()
             x = nn.Dense(width, kernel_init=first, dot_general=products)(x)
             if self.dropout:
                 x = nn.Dropout(self.dropout, deterministic=not learning)(x)

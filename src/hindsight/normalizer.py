@@ -1,16 +1,17 @@
 """Running mean and deviation of observations and goals, in float64, fed from every stored
-episode."""
+episode. Pixels are divided by 255 instead."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
+from hindsight.pixels import namespace
 from hindsight.saving.tree import State, between, fitting
 from hindsight.types import Array, Tensor
 
@@ -54,6 +55,24 @@ class Moments:
         )
 
 
+class PixelMoments:
+    """In their place for pixels: nothing is learnt."""
+
+    mean = np.zeros(1)
+    deviation = np.full(1, 255.0)
+
+    def add(self, rows: Array) -> None: ...
+
+    def export_state(self) -> State:
+        return {}
+
+    def restore_state(self, state: State) -> None: ...
+
+
+def moments_of(features: Features, epsilon: float) -> Moments | PixelMoments:
+    return PixelMoments() if features.pixels else Moments(features.dim, epsilon)
+
+
 class Scale(NamedTuple):
     """What the networks need to normalise: float32 means and deviations of observation and goal."""
 
@@ -80,8 +99,8 @@ class Normalizer:
         self.clip = clip
         self._warned = False
         self.goal_features = goal
-        self.observation = Moments(observation.dim, epsilon)
-        self.goal = Moments(goal.dim, epsilon)
+        self.observation = moments_of(observation, epsilon)
+        self.goal = moments_of(goal, epsilon)
 
     @staticmethod
     def of(spec: GoalEnvSpec, config: NormalizerSettings) -> Normalizer:
@@ -91,7 +110,15 @@ class Normalizer:
 
     def add(self, episodes: Episodes) -> None:
         visited = np.arange(episodes.observation.shape[1]) <= episodes.length[:, None]
-        seen = episodes.observation[visited]
+        if not isinstance(self.observation, PixelMoments):
+            self._add_observations(self.observation, episodes.observation[visited])
+        if not isinstance(self.goal, PixelMoments):
+            self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
+            self.goal.add(
+                self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0))
+            )
+
+    def _add_observations(self, moments: Moments, seen: Array) -> None:
         largest = float(np.abs(seen).max(initial=0.0))
         if largest > self.clip and not self._warned:
             self._warned = True
@@ -100,11 +127,7 @@ class Normalizer:
                 "mistake, set agent.clip_observation higher",
                 stacklevel=2,
             )
-        self.observation.add(np.clip(seen, -self.clip, self.clip))
-        self.goal.add(self.goal_features(episodes.achieved_goal[visited]))
-        self.goal.add(
-            self.goal_features(np.repeat(episodes.desired_goal, episodes.length + 1, axis=0))
-        )
+        moments.add(np.clip(seen, -self.clip, self.clip))
 
     def export_state(self) -> State:
         return {"observation": self.observation.export_state(), "goal": self.goal.export_state()}
@@ -127,23 +150,15 @@ def network_inputs(
     fourier_features: int = 0,
 ) -> Tensor:
     """The input of every network [..., i]: normalised observation and goal side by side, and, if
-    asked for, sin and cos of 1 to `fourier_features` times both. NumPy or JAX, as given."""
-    numpy = _namespace(observation, goal, *scale)
-    o = (
-        observation.clip(-clip_observation, clip_observation) - scale.observation_mean
-    ) / scale.observation_deviation
+    asked for, sin and cos of 1 to `fourier_features` times both. NumPy or JAX, as given. What is
+    uint8 are pixels."""
+    numpy = namespace(observation, goal, *scale)
+    if observation.dtype != np.uint8:
+        observation = observation.clip(-clip_observation, clip_observation)
+    o = (observation - scale.observation_mean) / scale.observation_deviation
     g = (goal - scale.goal_mean) / scale.goal_deviation
     plain = numpy.concatenate([o, g], axis=-1).clip(-clip_normalized, clip_normalized)
     if not fourier_features:
         return plain
     angles = [np.float32(k) * plain for k in range(1, fourier_features + 1)]
     return numpy.concatenate([plain, *map(numpy.sin, angles), *map(numpy.cos, angles)], axis=-1)
-
-
-def _namespace(*arrays: Tensor) -> Any:
-    """NumPy if all are its arrays, else jax.numpy, which acting need not import."""
-    if all(isinstance(array, np.ndarray) for array in arrays):
-        return np
-    import jax.numpy as jnp
-
-    return jnp

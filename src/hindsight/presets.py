@@ -162,6 +162,7 @@ TABLE: tuple[Row, ...] = (
         {"steps": 200_000, "eval_episodes": 200, "agent.fourier_features": 4},
         envs=("hindsight/FourRooms",),
     ),
+    Row(("dqn",), {"steps": 30_000}, envs=("hindsight/PixelRoom",)),
     Row(
         OFF_POLICY,
         {
@@ -352,7 +353,12 @@ TABLE: tuple[Row, ...] = (
             "eval_episodes": 256,
             "agent.rows": 1024,
         },
-        envs=("hindsight/BitFlip", "hindsight/EmptyRoom", "hindsight/FourRooms"),
+        envs=(
+            "hindsight/BitFlip",
+            "hindsight/EmptyRoom",
+            "hindsight/FourRooms",
+            "hindsight/PixelRoom",
+        ),
     ),
     Row(ON_POLICY, {"steps": 200_000}, envs=("hindsight/BitFlip",)),
     Row(ON_POLICY, {"steps": 40_000}, envs=("hindsight/",), horizons=(11, 16)),

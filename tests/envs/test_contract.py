@@ -323,8 +323,8 @@ BOX = gym.spaces.Box(-1, 1, (2,), np.float32)
         ),
         (
             "observation",
-            gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
-            "is an image of shape .* give",
+            gym.spaces.Box(0, 255, (3, 8, 8), np.uint8),
+            "is an image of shape .* channels first: put them last",
         ),
         (
             "action",

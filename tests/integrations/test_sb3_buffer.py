@@ -14,12 +14,20 @@ from conftest import LineEnv, SingleGoalEnv
 
 pytest.importorskip("sb3_contrib", reason="needs the extra sb3", exc_type=ImportError)
 import torch as th
+from gymnasium.wrappers import TimeLimit
 from stable_baselines3 import DQN, SAC, HerReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    SubprocVecEnv,
+    VecEnv,
+    VecNormalize,
+    VecTransposeImage,
+)
 
 from hindsight.collect import record
 from hindsight.envs.contract import inspect
+from hindsight.envs.pixel_room import PixelRoomEnv
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.integrations.sb3 import HindsightReplayBuffer, HindsightSamples, PrioritizedSAC
@@ -459,6 +467,23 @@ def test_observations_have_the_shapes_of_their_spaces(discrete: bool) -> None:
     DQN(
         "MultiInputPolicy", envs, replay_buffer_class=HindsightReplayBuffer, learning_starts=20
     ).learn(60)
+
+
+def test_images_stay_bytes_in_the_order_that_stable_baselines3_has() -> None:
+    """Channels first, by its own wrapper."""
+    envs = VecTransposeImage(
+        DummyVecEnv([lambda: TimeLimit(PixelRoomEnv("small"), max_episode_steps=6)])
+    )
+    buffer = buffer_of(envs)
+    play(buffer, envs, 40)
+    batch = buffer.sample(10)
+    for key in GOALS:
+        assert batch.observations[key].shape == (10, 1, 5, 5)
+        assert batch.observations[key].dtype == th.uint8
+    reached = (batch.next_observations["achieved_goal"] == batch.observations["desired_goal"]).all(
+        dim=(1, 2, 3)
+    )
+    assert th.equal(batch.rewards[:, 0], reached.float() - 1.0)
 
 
 GOALS = ("observation", "achieved_goal", "desired_goal")

@@ -74,8 +74,15 @@ class Agent:
         return Actor(self.actor_shape(), *to_numpy((self.actor_params(state), state.scale)))
 
     def network(self, outputs: int, **settings: Any) -> MLP:
-        """A network of the widths and precision that the settings say."""
-        return MLP(self.config.net_arch, outputs, precision=self.config.precision, **settings)
+        """A network of the widths and precision that the settings say, for the env's inputs."""
+        config = self.config
+        return MLP(
+            config.net_arch,
+            outputs,
+            precision=config.precision,
+            images=self.shapes.images,
+            **settings,
+        )
 
     def inputs(self, scale: Scale, observation: Tensor, goal: Tensor) -> Tensor:
         """What the networks read [..., i]."""

@@ -73,6 +73,11 @@ def make_agent(config: AgentConfig, spec: GoalEnvSpec) -> Agent:
             f"{config.method} learns from goals reached or not; the reward of {spec.id} is not "
             "sparse"
         )
+    images = spec.observation.pixels or spec.goal.pixels
+    if images and getattr(config, "fourier_features", None):
+        raise HindsightError(
+            f"agent.fourier_features are of numbers, and {spec.id} has images: set them to 0"
+        )
     return kind(config, Shapes.of(spec, config.gamma))
 
 

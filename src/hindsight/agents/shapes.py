@@ -9,7 +9,8 @@ import numpy as np
 from hindsight.acting import ActorShape, Head
 from hindsight.agents.config import AgentConfig
 from hindsight.envs.contract import Actions, GoalEnvSpec
-from hindsight.normalizer import Scale
+from hindsight.normalizer import PixelMoments, Scale
+from hindsight.pixels import Images, images_of
 from hindsight.replay.batch import RewardScale
 
 USUAL_REWARDS = (0.01, 100.0)
@@ -29,6 +30,7 @@ class Shapes:
     """Of a sparse reward: that of a step which reaches the goal."""
     reward_scales: tuple[RewardScale, RewardScale] = (RewardScale(), RewardScale())
     """How rewards are learnt from: while reaching a goal ends no episode, and if it does."""
+    images: Images = ()
 
     @staticmethod
     def of(spec: GoalEnvSpec, gamma: float | None) -> Shapes:
@@ -47,12 +49,17 @@ class Shapes:
             returns,
             spec.success_reward,
             scales,
+            images_of(spec.observation, spec.goal),
         )
 
     def no_scale(self) -> Scale:
         """That of a normaliser that has seen nothing."""
-        o, g = (np.zeros(n, np.float32) for n in (self.observation, self.goal))
-        return Scale(o, o + 1, g, g + 1)
+        pixels = [features.pixels for features in self.images] or [False, False]
+        moments = [
+            (PixelMoments.mean, PixelMoments.deviation) if image else (np.zeros(n), np.ones(n))
+            for n, image in zip((self.observation, self.goal), pixels, strict=True)
+        ]
+        return Scale(*(x.astype(np.float32) for pair in moments for x in pair))
 
     def actor_shape(
         self,
@@ -63,7 +70,13 @@ class Shapes:
     ) -> ActorShape:
         clip = config.clip_normalized if config.normalize else np.inf
         return ActorShape(
-            head, self.actions, tanh_layers, config.clip_observation, clip, fourier_features
+            head,
+            self.actions,
+            tanh_layers,
+            config.clip_observation,
+            clip,
+            fourier_features,
+            self.images,
         )
 
 

@@ -43,7 +43,7 @@ class TDModel:
 
     @property
     def _network(self) -> MLP:
-        return MLP((64, 64), 2)
+        return MLP((64, 64), 2, images=self.shapes.images)
 
     def init(self, key: jax.Array) -> TDModelState:
         action = self.shapes.actions.choices or self.shapes.actions.dim

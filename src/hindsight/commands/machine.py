@@ -19,6 +19,7 @@ GOALS = {
     "hindsight/BitFlip": "flip bits to a pattern",
     "hindsight/EmptyRoom": "walk to a cell",
     "hindsight/FourRooms": "walk to a cell, through doors",
+    "hindsight/PixelRoom": "walk to a place, seen as pixels",
     "hindsight/PointPush": "push a disc to a place",
     "FetchReach": "move the gripper to a place",
     "FetchPush": "push a box to a place",
@@ -32,7 +33,7 @@ GOALS = {
     "AntMaze": "walk an ant through a maze",
 }
 """What is to be done, by how an env's id begins."""
-DISCRETE = ("hindsight/BitFlip", "hindsight/EmptyRoom", "hindsight/FourRooms")
+DISCRETE = tuple(f"hindsight/{name}" for name in ("BitFlip", "EmptyRoom", "FourRooms", "PixelRoom"))
 VARIANTS = re.compile("Touch|Dense|Diverse")
 """Of envs that are listed without these words."""
 

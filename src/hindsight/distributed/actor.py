@@ -131,7 +131,7 @@ class CollectorActor:
         """Rows of a round, bit for bit as they are in a round of all rows."""
         collector = self._collector()
         for rows, steps in part.before:
-            _pass(act, rows, steps, collector.spec.observation.dim, collector.spec.goal.dim)
+            _pass(act, rows, steps, collector.spec)
         shared = SharedRound(act, part.first, part.of)
         episodes = collector.play(shared, part.seeds)
         state = collector.envs.export_state()
@@ -223,8 +223,8 @@ class SharedRound:
         return all_rows
 
 
-def _pass(act: Act, rows: int, steps: int, observation: int, goal: int) -> None:
+def _pass(act: Act, rows: int, steps: int, spec: GoalEnvSpec) -> None:
     """Let `act` draw the noise of a round that was played elsewhere."""
-    nothing = np.zeros((rows, observation), np.float32), np.zeros((rows, goal), np.float32)
+    observation, goal = (np.zeros((rows, f.dim), f.dtype) for f in (spec.observation, spec.goal))
     for _ in range(steps):
-        act(*nothing)
+        act(observation, goal)

@@ -16,6 +16,9 @@ gym.register(
     kwargs={"layout": "four_rooms", "slip": 0.2, "random_corner": True},
 )
 gym.register(
+    "hindsight/PixelRoom-v0", "hindsight.envs.pixel_room:PixelRoomEnv", max_episode_steps=31
+)
+gym.register(
     "hindsight/PointPush-v0", "hindsight.envs.point_push:PointPushEnv", max_episode_steps=50
 )
 

@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from hindsight.envs.relay_goals import RelayGoal, relay_goals_of
-from hindsight.envs.spaces import Features
+from hindsight.envs.spaces import Features, refuse_channels_first
 from hindsight.errors import HindsightError, of_the_env, one_line
 from hindsight.types import Array, Bools, Floats, Tensor
 
@@ -82,7 +82,8 @@ class GoalEnvSpec:
     rewards: tuple[float, float] = (-1.0, 0.0)
     """The smallest and the largest that were seen; of a sparse reward, all there are."""
     largest_observation: float = field(default=1.0, compare=False)
-    """The largest number in the observations that were seen, or that the space says there are."""
+    """The largest number in the observations that were seen, or that the space says there are; 1
+    of images."""
     goal_spread: float = field(default=1.0, compare=False)
     """How far the goals that were seen lie apart."""
 
@@ -104,7 +105,8 @@ def inspect(
     what is missing."""
     name = name or (env.spec.id if env.spec else type(env.unwrapped).__name__)
     spaces = goal_spaces(env.observation_space, name)
-    Features.of(spaces["observation"], f"{name}: observation")  # refuses what it cannot be
+    for key in ("observation", "desired_goal"):
+        refuse_channels_first(Features.of(spaces[key], f"{name}: {key}"), f"{name}: {key}")
     actions = actions_of(env.action_space, name)
     horizon = _horizon(env, name, max_episode_steps)
     reward = _method(env, "compute_reward")
@@ -121,10 +123,11 @@ def inspect(
     terminated = _method(env, "compute_terminated")
     goals = probed.achieved, probed.desired
     spec = describe(name, spaces, actions, horizon, reward, terminated, *goals, probed.seconds)
+    largest = max(spec.largest_observation, probed.largest_observation)
     return replace(
         spec,
         relay_goals=relay_goals_of(env, name),
-        largest_observation=max(spec.largest_observation, probed.largest_observation),
+        largest_observation=1.0 if spec.observation.pixels else largest,
     )
 
 
@@ -194,6 +197,16 @@ def goal_spaces(space: gym.Space[Any], name: str) -> gym.spaces.Dict:
         raise HindsightError(
             f"{name}: achieved_goal has shape {space['achieved_goal'].shape} "
             f"but desired_goal has {space['desired_goal'].shape}; they must agree"
+        )
+    images = [
+        key
+        for key in ("achieved_goal", "desired_goal")
+        if Features.of(space[key], f"{name}: {key}").pixels
+    ]
+    if len(images) == 1:
+        raise HindsightError(
+            f"{name}: only {images[0]} is an image, a uint8 Box from 0 to 255; achieved_goal and "
+            "desired_goal must agree"
         )
     return space
 

@@ -1,5 +1,5 @@
 """Grid rooms: walk to the goal cell of an 11x11 room, empty or divided into four rooms joined by
-doors."""
+doors, or of a small one, 5x5."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hindsight.envs.bit_flip import _cells_to_image
 from hindsight.errors import HindsightError
 from hindsight.types import Array
 
-EMPTY = ("." * 11,) * 11
+EMPTY, SMALL = ("." * 11,) * 11, ("." * 5,) * 5
 FOUR_ROOMS = (
     ".....#.....",
     ".....#.....",
@@ -26,7 +26,7 @@ FOUR_ROOMS = (
     "...........",
     ".....#.....",
 )
-LAYOUTS = {"empty": EMPTY, "four_rooms": FOUR_ROOMS}
+LAYOUTS = {"empty": EMPTY, "small": SMALL, "four_rooms": FOUR_ROOMS}
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])  # up, down, left, right
 
 

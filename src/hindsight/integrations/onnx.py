@@ -19,6 +19,7 @@ from hindsight.acting import Actor
 from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError, needs
+from hindsight.pixels import layer_sizes
 from hindsight.saving.files import read_file, write_aside
 from hindsight.training.policy import Policy, act_on
 from hindsight.types import Array, Floats
@@ -85,8 +86,7 @@ class OnnxPolicy:
         self.env = str(data["env"])
         self.method = str(data["method"])
         self.observation, self.goal = (
-            Features(tuple(data[key]["shape"]), data[key]["categories"])
-            for key in ("observation", "goal")
+            Features.from_json(data[key]) for key in ("observation", "goal")
         )
         actions = data["actions"]
         self.actions = Actions(actions["choices"], tuple(actions["low"]), tuple(actions["high"]))
@@ -121,7 +121,7 @@ class OnnxPolicy:
 
     def _run(self, observation: Array, goal: Array) -> Array:
         inputs = {
-            name: values.astype(np.int64 if features.categories else np.float32, copy=False)
+            name: values.astype(_dtype(features), copy=False)
             for name, values, features in (
                 ("observation", observation, self.observation),
                 ("desired_goal", goal, self.goal),
@@ -180,8 +180,7 @@ def inputs_of(policy: Policy) -> str:
     """The inputs and the output of its graph, in words."""
 
     def tensor(name: str, features: Features) -> str:
-        kind = "int64" if features.categories else "float32"
-        return f"{name} {kind}[{', '.join(map(str, ['batch', *features.shape]))}]"
+        return f"{name} {_dtype(features)}[{', '.join(map(str, ['batch', *features.shape]))}]"
 
     actions = policy.actions
     action = "int64[batch]" if actions.discrete else f"float32[batch, {actions.dim}]"
@@ -221,18 +220,27 @@ class _Graph:
         return self.add("Div", [centred, self.constant(deviation)])
 
 
-def _input(name: str, features: Features) -> Any:
-    from onnx import TensorProto, helper
+def _dtype(features: Features) -> np.dtype[Any]:
+    """Of an input of the graph."""
+    return np.dtype(np.int64) if features.categories else features.dtype
 
-    kind = TensorProto.INT64 if features.categories else TensorProto.FLOAT
+
+def _input(name: str, features: Features) -> Any:
+    from onnx import helper
+
+    kind = helper.np_dtype_to_tensor_dtype(_dtype(features))
     return helper.make_tensor_value_info(name, kind, ["batch", *features.shape])
 
 
 def _features(graph: _Graph, name: str, features: Features) -> str:
-    """The same as `Features`: [batch, dim]."""
+    """The same as `Features`, as floats: [batch, dim]."""
     if features.categories:
         depth, values = graph.constant(features.categories, np.int64), graph.constant([0.0, 1.0])
         return graph.add("OneHot", [name, depth, values], axis=-1)
+    if features.pixels:
+        from onnx import TensorProto
+
+        name = graph.add("Cast", [name], to=TensorProto.FLOAT)
     if len(features.shape) == 1:
         return name
     return graph.add("Reshape", [name, graph.constant([-1, features.dim], np.int64)])
@@ -241,7 +249,9 @@ def _features(graph: _Graph, name: str, features: Features) -> str:
 def _network_inputs(graph: _Graph, actor: Actor, observation: Features, goal: Features) -> str:
     """The same as `network_inputs` in normalizer.py."""
     shape, scale = actor.shape, actor.scale
-    o = graph.clip(_features(graph, "observation", observation), shape.clip_observation)
+    o = _features(graph, "observation", observation)
+    if not observation.pixels:
+        o = graph.clip(o, shape.clip_observation)
     g = _features(graph, "desired_goal", goal)
     parts = [
         graph.scaled(o, scale.observation_mean, scale.observation_deviation),
@@ -257,10 +267,42 @@ def _network_inputs(graph: _Graph, actor: Actor, observation: Features, goal: Fe
     return graph.add("Concat", [plain, *waves], axis=-1)
 
 
+def _encoded(graph: _Graph, actor: Actor, rows: str) -> str:
+    """The same as `encode` in pixels.py."""
+    images, layers = actor.shape.images, actor.network["params"]
+    starts = np.cumsum([0, *(features.dim for features in images)])
+
+    def part(i: int) -> str:
+        ends = [graph.constant([end], np.int64) for end in (starts[i], starts[i + 1], -1)]
+        return graph.add("Slice", [rows, *ends])
+
+    found = []
+    for number, (group, sizes) in enumerate(layer_sizes(images)):
+        shapes = [graph.constant([-1, *images[i].image], np.int64) for i in group]
+        shaped = [
+            graph.add("Reshape", [part(i), shape]) for i, shape in zip(group, shapes, strict=True)
+        ]
+        image = graph.add("Concat", shaped, axis=-1)
+        image = graph.add("Transpose", [image], perm=[0, 3, 1, 2])
+        for depth, (_, _, channels) in enumerate(sizes[:-1]):
+            layer = layers[f"Conv_{number}_{depth}"]
+            kernel = np.asarray(layer["kernel"]).reshape(3, 3, channels, -1).transpose(3, 2, 0, 1)
+            weights = [graph.constant(kernel), graph.constant(layer["bias"])]
+            image = graph.add("Conv", [image, *weights], strides=[2, 2], pads=[1, 1, 1, 1])
+            image = graph.add("Relu", [image])
+        image = graph.add("Transpose", [image], perm=[0, 2, 3, 1])
+        size = graph.constant([-1, int(np.prod(sizes[-1]))], np.int64)
+        found.append(graph.add("Reshape", [image, size]))
+    found += [part(i) for i, features in enumerate(images) if not features.pixels]
+    return graph.add("Concat", found, axis=-1)
+
+
 def _network(graph: _Graph, actor: Actor, x: str) -> str:
     """The same as `forward` in acting.py."""
     layers = actor.network["params"]
     last = len(actor.widths) - 1
+    if actor.shape.images:
+        x = _encoded(graph, actor, x)
     for i in range(last + 1):
         dense = layers[f"Dense_{i}"]
         weights = [graph.constant(dense[name]) for name in ("kernel", "bias")]
@@ -319,6 +361,8 @@ def _random(features: Features, mean: Floats, deviation: Floats, rng: np.random.
     """Values of a space: the first half as usual in training, the others up to far out."""
     if features.categories:
         return rng.integers(0, features.categories, CHECKED)
+    if features.pixels:
+        return rng.integers(0, 256, (CHECKED, *features.shape), np.uint8)
     spread = np.where(np.arange(CHECKED) < CHECKED // 2, 1.0, 10.0)[:, None]
     values = mean + deviation * spread * rng.standard_normal((CHECKED, features.dim))
     return values.astype(np.float32).reshape(CHECKED, *features.shape)

@@ -46,7 +46,8 @@ class Storage:
         self.stage_weights = np.array(spec.stage_weights)
         self.size = 0
         self.next = 0
-        self.observation = np.zeros((slots, horizon + 1, spec.observation.dim), np.float32)
+        features = spec.observation
+        self.observation = np.zeros((slots, horizon + 1, features.dim), features.dtype)
         self.achieved_goal = np.zeros((slots, horizon + 1, *goal), spec.goal_dtype)
         self.desired_goal = np.zeros((slots, *goal), spec.goal_dtype)
         self.borrowed_goal = np.zeros((slots, borrowed, *goal), spec.goal_dtype)

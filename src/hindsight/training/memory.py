@@ -14,7 +14,9 @@ import numpy as np
 from hindsight.agents.a2c import A3CConfig
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
+from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
+from hindsight.pixels import encoded_size, images_of
 from hindsight.settings import flatten, plain
 
 ENV = 50_000
@@ -72,7 +74,7 @@ def envs_made(config: TrainConfig) -> int:
 def transition_bytes(spec: GoalEnvSpec) -> int:
     """Of a step as it is stored."""
     goal = int(np.prod(spec.goal.shape, dtype=np.int64)) * spec.goal_dtype.itemsize
-    return 4 * spec.observation.dim + goal + max(8, 4 * spec.actions.dim) + 2
+    return _bytes(spec.observation) + goal + max(8, 4 * spec.actions.dim) + 2
 
 
 def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
@@ -90,7 +92,8 @@ def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
         updates = min(updates, priority.updates_per_draw)
     # Two observations, a goal and an action per row, here and in JAX, and its address; and what a
     # network makes of it.
-    row = 2 * 4 * (2 * spec.observation.dim + spec.goal.dim + spec.actions.dim) + 64
+    numbers = 2 * _bytes(spec.observation) + _bytes(spec.goal) + 4 * spec.actions.dim
+    row = 2 * numbers + 64
     rows = float(config.batch_size * priority.fresh)
     given = "gradient_steps" if config.updates_per_step is None else "updates_per_step"
     largest = "batch_size" if config.batch_size >= updates else given
@@ -102,6 +105,10 @@ def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
     }
 
 
+def _bytes(features: Features) -> int:
+    return features.dim * features.dtype.itemsize
+
+
 def _inputs(config: TrainConfig, spec: GoalEnvSpec) -> int:
     fourier = int(getattr(config.agent, "fourier_features", 0))
     return (spec.observation.dim + spec.goal.dim) * (1 + 2 * fourier)
@@ -109,8 +116,12 @@ def _inputs(config: TrainConfig, spec: GoalEnvSpec) -> int:
 
 def _parameters(config: TrainConfig, spec: GoalEnvSpec) -> float:
     outputs = spec.actions.choices or spec.actions.dim
-    widths = [_inputs(config, spec) + outputs, *config.agent.net_arch, outputs]
-    return float(sum(a * b for a, b in pairwise(widths)))
+    images = images_of(spec.observation, spec.goal)
+    described, convolutions = encoded_size(images)
+    pixels = sum(features.dim for features in images if features.pixels)
+    inputs = _inputs(config, spec) - pixels + described
+    widths = [inputs + outputs, *config.agent.net_arch, outputs]
+    return float(convolutions + sum(a * b for a, b in pairwise(widths)))
 
 
 def machine_memory() -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -19,6 +19,7 @@ from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Scale
+from hindsight.pixels import images_of
 from hindsight.pretrained import run_or_env
 from hindsight.saving.files import JSON_LIMIT, is_plain, read_file, tensor_parts, write_aside
 from hindsight.saving.tree import State, export_pytree
@@ -99,7 +100,7 @@ class Policy:
             "format": FORMAT,
             "env": self.env,
             "agent": self.settings,
-            "actor": _finite(asdict(self.actor.shape)),
+            "actor": _described(self.actor.shape),
             "observation": asdict(self.observation),
             "goal": asdict(self.goal),
         }
@@ -203,13 +204,11 @@ def bears_sums(content: bytes) -> bool:
 def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("its numbers are not finite")
-    observation, goal = (
-        Features(tuple(map(int, data[key]["shape"])), int(data[key]["categories"]))
-        for key in ("observation", "goal")
-    )
-    shape = _actor_shape(data["actor"])
+    observation, goal = (Features.from_json(data[key]) for key in ("observation", "goal"))
+    shape = replace(_actor_shape(data["actor"]), images=images_of(observation, goal))
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
-    if scale.observation_mean.shape != (observation.dim,) or scale.goal_mean.shape != (goal.dim,):
+    sizes = scale.observation_mean.shape, scale.goal_mean.shape
+    if sizes != ((observation.scales,), (goal.scales,)):
         raise ValueError("the tensors do not fit the shapes of observation and goal")
     params: Params = {}
     for path, tensor in tensors.items():
@@ -221,9 +220,9 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
             inner[leaf] = tensor
     actor = Actor(shape, params, scale)
     with np.errstate(all="ignore"):  # does it act? Tensors that do not fit together show here
-        n = np.zeros((2, observation.dim), np.float32), np.zeros((2, goal.dim), np.float32)
-        actions = actor(*n)
-        drawn = actor.sample(*n, np.random.default_rng(0))[0] if actor.stochastic else actions
+        o, g = (np.zeros((2, features.dim), features.dtype) for features in (observation, goal))
+        actions = actor(o, g)
+        drawn = actor.sample(o, g, np.random.default_rng(0))[0] if actor.stochastic else actions
     expected = (2,) if shape.actions.discrete else (2, shape.actions.dim)
     widths = [*data["agent"]["net_arch"], shape.outputs]
     if not actions.shape == drawn.shape == expected or actor.widths != widths:
@@ -250,9 +249,11 @@ def _actor_shape(data: dict[str, Any]) -> ActorShape:
     )
 
 
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Infinity, which JSON has no word for, as null."""
-    return {name: None if value == np.inf else value for name, value in values.items()}
+def _described(shape: ActorShape) -> dict[str, Any]:
+    """Infinity, which JSON has no word for, as null. Images are those of observation and goal."""
+    values = {name: None if value == np.inf else value for name, value in asdict(shape).items()}
+    del values["images"]
+    return values
 
 
 def _flat(parameters: Params, prefix: str = "") -> dict[str, Any]:

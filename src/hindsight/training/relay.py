@@ -219,6 +219,8 @@ def _check(task: GoalEnvSpec) -> None:
         )
     if task.success_reward is None:
         raise HindsightError(f"relay goals need a reward of two values, which {task.id} has not")
+    if task.observation.pixels or task.goal.pixels:
+        raise HindsightError(f"relay goals are made of numbers, and {task.id} has images")
     if task.goal.categories:
         raise HindsightError(
             f"relay goals need goals that are vectors; {task.id} has Discrete ones"

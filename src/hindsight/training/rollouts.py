@@ -96,7 +96,10 @@ class Rollouts:
         if spec.actions.discrete:
             action = ((), np.int64)
         shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "observation": ((spec.horizon + 1, spec.observation.dim), np.float32),
+            "observation": (
+                (spec.horizon + 1, spec.observation.dim),
+                spec.observation.dtype,
+            ),
             "achieved_goal": ((spec.horizon + 1, *spec.goal.shape), spec.goal_dtype),
             "desired_goal": (spec.goal.shape, spec.goal_dtype),
             "action": ((spec.horizon, *action[0]), action[1]),

@@ -298,8 +298,9 @@ class HindsightReplayBuffer(HerReplayBuffer):
         space = self.observation_space["achieved_goal"]
         achieved = np.zeros((n, horizon + 1, *self._shape("achieved_goal")), space.dtype)
         action = np.zeros((n, horizon, actions.dim), np.float32)
+        features = self.features["observation"]
         return Episodes(
-            observation=np.zeros((n, horizon + 1, self.features["observation"].dim), np.float32),
+            observation=np.zeros((n, horizon + 1, features.dim), features.dtype),
             achieved_goal=achieved,
             desired_goal=achieved[:, 0].copy(),
             action=np.zeros((n, horizon), np.int64) if actions.discrete else action,
