@@ -28,6 +28,7 @@ from hindsight.pretrained import run_or_env
 from hindsight.saving.checkpoints import restore
 from hindsight.saving.mirror import Mirror
 from hindsight.settings import flatten, with_settings
+from hindsight.training.console import Display
 from hindsight.training.evaluate import Evaluation
 from hindsight.training.evaluate import evaluate as evaluate_policy
 from hindsight.training.forks import refuse_fork
@@ -199,6 +200,7 @@ def train_config(
         mirror.require_empty()
     config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
+        display = stack.enter_context(Display(config, quiet))
         # These refuse what does not fit, before anything is written.
         dataset = _dataset(config, spec, resumed is None)
         if dataset is not None and how is not None:
@@ -216,7 +218,7 @@ def train_config(
         # from the rest.
         stack.enter_context(threadpool_limits(1, user_api="blas"))
         training = stack.enter_context(closing(loop.train()))
-        follow(training, run, reopened, callbacks, log, quiet, mirror)
+        follow(training, run, display, reopened, callbacks, log, mirror)
     return run
 
 

@@ -1,9 +1,14 @@
-"""The live display of a training: a progress bar on a terminal, a line per evaluation elsewhere."""
+"""What is seen of a training: a bar on a terminal, one cell's output in a notebook, lines
+elsewhere."""
 
 from __future__ import annotations
 
+import html
 import threading
+import time
+from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -19,37 +24,143 @@ from hindsight.errors import printable
 from hindsight.training.progress import Progress as TrainingProgress
 
 
-class Display:
-    """Shows success rate, steps, steps per second and time left."""
+class Now(NamedTuple):
+    """How far a training is."""
 
-    def __init__(self, config: TrainConfig, quiet: bool = False) -> None:
-        self.config = config
-        self.quiet = quiet
-        self.console = Console()
-        self.success = "-"
-        # A bar replaces stdout and stderr while it is shown: two threads would restore each
-        # other's.
-        self.has_bar = (
-            self.console.is_terminal and threading.current_thread() is threading.main_thread()
-        )
-        # Fits 80 columns: the bar takes what the numbers leave.
+    step: int
+    steps: int
+    success: str
+    """Of the last evaluation."""
+    seconds: float
+    evaluated: bool
+    """Just now."""
+
+    @property
+    def rate(self) -> str:
+        return f"{self.step / max(self.seconds, 1e-9):,.0f} steps/s"
+
+    @property
+    def left(self) -> str:
+        return f"{self.seconds * max(self.steps - self.step, 0) / max(self.step, 1):.0f} s left"
+
+
+class Screen(Protocol):
+    """Where a training is shown. `start` says at once that something happens."""
+
+    def start(self) -> None: ...
+
+    def show(self, now: Now) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Bar:
+    """On a terminal of 80 columns: the bar takes what the numbers leave."""
+
+    def __init__(self, title: str, steps: int, console: Console) -> None:
+        self.title, self.console = title, console
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]} steps/s · left"),
+            TextColumn("{task.fields[rate]} · left"),
             TimeRemainingColumn(),
-            console=self.console,
-            disable=quiet or not self.has_bar,
+            console=console,
             expand=True,
+            transient=True,  # if nothing comes of it
         )
-        self._task = self._bar.add_task("compiling ...", total=config.steps, rate="-")
+        self._task = self._bar.add_task("compiling ...", total=steps, rate="- steps/s")
+
+    def start(self) -> None:
+        self.console.print(self.title, markup=False, highlight=False)
+        self._bar.start()
+
+    def show(self, now: Now) -> None:
+        self._bar.live.transient = False
+        self._bar.update(
+            self._task,
+            completed=min(now.step, now.steps),
+            description=f"success {now.success}",
+            rate=now.rate,
+        )
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+class Cell:
+    """One output of a notebook's cell, which is replaced."""
+
+    EVERY = 0.25
+    """Seconds between two updates, at least."""
+
+    def __init__(self, title: str, steps: int) -> None:
+        self.title, self.steps = title, steps
+        self._last: Now | None = None
+        self._shown = 0.0
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        content = self._content(0, "compiling ...")
+        self._handle = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+    def show(self, now: Now) -> None:
+        self._last = now
+        if now.evaluated or time.monotonic() - self._shown >= self.EVERY:
+            self._update(now)
+
+    def stop(self) -> None:
+        if self._last is not None:
+            self._update(self._last)
+
+    def _update(self, now: Now) -> None:
+        self._shown = time.monotonic()
+        step = min(now.step, now.steps)
+        numbers = f"step {step:,} of {now.steps:,} · {now.rate} · {now.left}"
+        content = self._content(step, f"success {now.success} · {numbers}")
+        self._handle.update(content, raw=True)
+
+    def _content(self, step: int, text: str) -> dict[str, str]:
+        bar = f'<progress value="{step}" max="{self.steps}" style="width: 100%"></progress>'
+        return {
+            "text/plain": f"{self.title}: {text}",
+            "text/html": f"<div>{html.escape(self.title)}<br>{bar}<br>{html.escape(text)}</div>",
+        }
+
+
+class Lines:
+    """In a pipe or a file: a line per evaluation."""
+
+    def __init__(self, title: str, env: str, console: Console) -> None:
+        self.title, self.env, self.console = title, env, console
+
+    def start(self) -> None:
+        self._print(f"{self.title}: compiling ...")
+
+    def show(self, now: Now) -> None:
+        if now.evaluated:
+            self._print(
+                f"{self.env}  step {now.step:,}/{now.steps:,}  success {now.success}  "
+                f"{now.seconds:.0f} s, about {now.left}"
+            )
+
+    def stop(self) -> None:
+        pass
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class Display:
+    """Shows success rate, steps, steps per second and time left, where it is best seen."""
+
+    def __init__(self, config: TrainConfig, quiet: bool = False) -> None:
+        self.success = "-"
+        self.screen: Screen | None = None if quiet else _screen(config)
 
     def __enter__(self) -> Display:
-        if self.has_bar and not self.quiet:
-            title = printable(f"{self.config.env}, seed {self.config.seed}")
-            self.console.print(title, markup=False, highlight=False)
-        self._bar.start()
+        self._try(lambda screen: screen.start())
         return self
 
     def __exit__(
@@ -58,32 +169,37 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        self._try(lambda screen: screen.stop())
 
     def show(self, progress: TrainingProgress) -> None:
-        """Show it, if it can be shown: a log file on a full disk is no reason to stop."""
+        if progress.evaluation is not None:
+            self.success = f"{progress.evaluation.success_rate:.2f}"
+        now = Now(
+            progress.step,
+            progress.steps,
+            self.success,
+            progress.metrics["time/total"],
+            progress.evaluation is not None,
+        )
+        self._try(lambda screen: screen.show(now))
+
+    def _try(self, action: Callable[[Screen], None]) -> None:
+        """If it can be shown: a log file on a full disk is no reason to stop."""
         try:
-            self._show(progress)
+            if self.screen is not None:
+                action(self.screen)
         except BrokenPipeError:  # whoever read our output has gone: that is how one stops a pipe
             raise
         except OSError:
             pass
 
-    def _show(self, progress: TrainingProgress) -> None:
-        if progress.evaluation is not None:
-            self.success = f"{progress.evaluation.success_rate:.2f}"
-        seconds = progress.metrics["time/total"]
-        self._bar.update(
-            self._task,
-            completed=min(progress.step, progress.steps),
-            description=f"success {self.success}",
-            rate=f"{progress.step / max(seconds, 1e-9):,.0f}",
-        )
-        if progress.evaluation is not None and not self.quiet and not self.has_bar:
-            left = seconds * max(progress.steps - progress.step, 0) / progress.step
-            self.console.print(
-                f"{self.config.env}  step {progress.step:,}/{progress.steps:,}  success "
-                f"{self.success}  "
-                f"{seconds:.0f} s, about {left:.0f} s left",
-                highlight=False,
-            )
+
+def _screen(config: TrainConfig) -> Screen:
+    console = Console()
+    title = printable(f"{config.env}, seed {config.seed}")
+    if console.is_jupyter:
+        return Cell(title, config.steps)
+    # A bar replaces stdout and stderr while it is shown: two threads would restore each other's.
+    if console.is_terminal and threading.current_thread() is threading.main_thread():
+        return Bar(title, config.steps, console)
+    return Lines(title, printable(config.env), console)

@@ -25,10 +25,10 @@ callbacks add to `progress.metrics`."""
 def follow(
     training: Iterable[Progress],
     run: Run,
+    display: Display,
     reopened: Reopened | None = None,
     callbacks: Sequence[Callback] = (),
     logger: Logger | None = None,
-    quiet: bool = False,
     mirror: Mirror | None = None,
 ) -> None:
     """Let a training go on until it is done, a callback stops it, or a signal does: that is raised,
@@ -43,7 +43,6 @@ def follow(
         writer = stack.enter_context(
             RunWriter(run, lock, reopened.checkpoint if reopened else None, mirror)
         )
-        display = stack.enter_context(Display(run.config, quiet))
         for progress in training:
             writer.write(progress)
             display.show(progress)
