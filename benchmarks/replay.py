@@ -1,5 +1,5 @@
 """Replay at 1M stored transitions of FetchPush's size: add an episode, sample 256, update 256;
-against peers.
+against peers, in turns.
 
 Peers: cpprb (proportional), nnabla-rl (rank-based) and Stable-Baselines3's HerReplayBuffer. nnabla
 itself has no wheel for every Python; nnabla-rl's buffer is plain Python and runs without it.
@@ -7,22 +7,24 @@ itself has no wheel for every Python; nnabla-rl's buffer is plain Python and run
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
 from benchmarks import peers
+from benchmarks.rates import times_as_fast
 from hindsight.envs.contract import Actions, GoalEnvSpec
 from hindsight.envs.make import make
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
-from hindsight.lab.reproduce.measured_tables import speedups
+from hindsight.lab.reproduce.measured_tables import PLAYED, speed_lines
 from hindsight.replay.batch import TDErrors
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.rank_order import RankWeights
@@ -32,7 +34,8 @@ from hindsight.types import Array, Floats
 
 ENTRIES, BATCH, HORIZON = 1_000_000, 256, 50
 OBSERVATION, GOAL, ACTION = 25, 3, 4
-ROUNDS = 200
+TURNS, EACH = 25, 10
+"""In a turn every player adds, samples and updates so many times."""
 
 
 def reward(achieved: Array, desired: Array, info: Any = None) -> Floats:
@@ -70,25 +73,22 @@ def random_episodes(n: int, rng: np.random.Generator) -> Episodes:
     )
 
 
-def median_us(
-    action: Callable[[], Any], before: Callable[[], Any] = lambda: None, rounds: int = ROUNDS
-) -> float:
-    """Median time of an action in microseconds; `before` runs before each and does not count."""
-    times = []
-    for _ in range(rounds):
-        before()
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times)) * 1e6
+@dataclass
+class Player:
+    """A replay that is full, and what to measure of it."""
+
+    add_episode: Callable[[], object]
+    sample: Callable[[], object]
+    update: Callable[[], object] | None = None
+    """Of what was sampled last."""
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
-def ours(
-    config: ReplayConfig, priority: PriorityConfig, entries: int = ENTRIES
-) -> dict[str, float]:
-    """Microseconds to add an episode (TD errors given), to sample a batch and to update it."""
+def ours(config: ReplayConfig, priority: PriorityConfig, entries: int) -> Player:
+    """TD errors are given."""
     rng = np.random.default_rng(0)
     replay = make_replay(SPEC, config, priority)
+    errors = TDErrors(rng.exponential(1.0, BATCH), np.zeros(BATCH))
 
     def add(episodes: Episodes) -> None:
         pairs = replay.store(episodes, rng=rng)
@@ -101,67 +101,55 @@ def ours(
 
     for _ in range(entries // HORIZON // 500):
         add(random_episodes(500, rng))
+    one = random_episodes(1, rng)
     sample = replay.sample(1, BATCH, 0.0, rng)
-    errors = TDErrors(np.zeros(0), np.zeros(0))
 
     def draw() -> None:
-        nonlocal sample, errors
+        nonlocal sample
         sample = replay.sample(1, BATCH, 0.0, rng)
-        errors = TDErrors(rng.exponential(1.0, BATCH), np.zeros(BATCH))
 
-    one = random_episodes(1, rng)
-    result = {
-        "add_episode": median_us(lambda: add(one)),
-        "sample": median_us(lambda: replay.sample(1, BATCH, 0.0, rng)),
-    }
-    if replay.priorities is not None and replay.pairs is not None:
-        result["update"] = median_us(lambda: replay.push(sample.pairs, errors), draw)
-        queues, pairs = replay.priorities.queues, replay.pairs
-        arrays = [a for part in (replay.priorities, pairs) for a in vars(part).values()]
-        size = sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + sum(
-            q.nbytes for q in queues.indexes
-        )
-        result["bytes_per_pair"] = round(size / (pairs.actual + pairs.alternate), 2)
-    return result
+    if replay.priorities is None or replay.pairs is None:
+        return Player(lambda: add(one), draw)
+    queues, pairs = replay.priorities.queues, replay.pairs
+    arrays = [a for part in (replay.priorities, pairs) for a in vars(part).values()]
+    size = sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
+    size += sum(index.nbytes for index in queues.indexes)
+    facts = {"bytes_per_pair": round(size / (pairs.actual + pairs.alternate), 2)}
+    return Player(lambda: add(one), draw, lambda: replay.push(sample.pairs, errors), facts)
 
 
-def cpprb_proportional() -> dict[str, Any] | None:
+def cpprb_proportional(entries: int) -> Player | None:
     try:
         import cpprb
     except ImportError:
         return None
-    from importlib.metadata import version
-
     rng = np.random.default_rng(0)
     shapes = {"obs": OBSERVATION, "next_obs": OBSERVATION, "goal": GOAL, "act": ACTION, "rew": 1}
     buffer = cpprb.PrioritizedReplayBuffer(
-        ENTRIES, {name: {"shape": n} for name, n in shapes.items()}, alpha=0.6
+        entries, {name: {"shape": n} for name, n in shapes.items()}, alpha=0.6
     )
 
     def steps(n: int) -> dict[str, Array]:
         return {name: rng.standard_normal((n, width), np.float32) for name, width in shapes.items()}
 
-    for _ in range(ENTRIES // 50_000):
+    for _ in range(entries // 50_000):
         buffer.add(**steps(50_000), priorities=rng.exponential(1.0, 50_000))
     episode, priorities = steps(HORIZON), rng.exponential(1.0, HORIZON)
-    sample = buffer.sample(BATCH, beta=0.4)
-    new = rng.exponential(1.0, BATCH)
+    sample, new = buffer.sample(BATCH, beta=0.4), rng.exponential(1.0, BATCH)
 
     def draw() -> None:
-        nonlocal sample, new
-        sample, new = buffer.sample(BATCH, beta=0.4), rng.exponential(1.0, BATCH)
+        nonlocal sample
+        sample = buffer.sample(BATCH, beta=0.4)
 
-    return {
-        "version": version("cpprb"),
-        "add_episode": median_us(lambda: buffer.add(**episode, priorities=priorities)),
-        "sample": median_us(lambda: buffer.sample(BATCH, beta=0.4)),
-        "update": median_us(lambda: buffer.update_priorities(sample["indexes"], new), draw),
-    }
+    return Player(
+        lambda: buffer.add(**episode, priorities=priorities),
+        draw,
+        lambda: buffer.update_priorities(sample["indexes"], new),
+        {"version": version("cpprb")},
+    )
 
 
-def nnabla_rank_based() -> dict[str, Any] | None:
-    from importlib.metadata import PackageNotFoundError, version
-
+def nnabla_rank_based(entries: int) -> Player | None:
     try:
         installed = version("nnabla-rl")
     except PackageNotFoundError:
@@ -185,43 +173,35 @@ def nnabla_rank_based() -> dict[str, Any] | None:
         if missing:
             del sys.modules["nnabla"]
     rng = np.random.default_rng(0)
-    buffer = RankBasedPrioritizedReplayBuffer(ENTRIES)
+    buffer = RankBasedPrioritizedReplayBuffer(entries)
     payload = tuple(np.zeros(n, np.float32) for n in (OBSERVATION, ACTION, 1, OBSERVATION, GOAL))
-    for _ in range(ENTRIES):
+    for _ in range(entries):
         buffer.append(payload)
-    for i, error in enumerate(rng.exponential(1.0, ENTRIES)):
+    for i, error in enumerate(rng.exponential(1.0, entries)):
         buffer._buffer.update_priority(i, float(error))
     buffer._buffer.sort_data()
     new = rng.exponential(1.0, (BATCH, 1))
-    start = time.perf_counter()
-    buffer.sample(BATCH)
-    boundaries = time.perf_counter() - start
+    buffer.sample(BATCH)  # sets up its boundaries
+    buffer.update_priorities(new)  # it refuses to sample again before
 
     def episode() -> None:
         for _ in range(HORIZON):
             buffer.append(payload)
 
-    def sample() -> None:
-        buffer.sample(BATCH)
-
-    def update() -> None:  # it refuses to sample again before
-        buffer.update_priorities(new)
-
-    times = {"sample": median_us(sample, before=update, rounds=20)}
-    update()
-    times |= {
-        "update": median_us(update, before=sample, rounds=20),
-        "add_episode": median_us(episode, rounds=20),
-    }
-    return {"version": installed, **times, "first_sample": boundaries * 1e6}
+    return Player(
+        episode,
+        lambda: buffer.sample(BATCH),
+        lambda: buffer.update_priorities(new),
+        {"version": installed},
+    )
 
 
-def stable_baselines_her() -> dict[str, Any] | None:
+def stable_baselines_her(entries: int) -> Player | None:
     sb3 = peers.stable_baselines3()
     if sb3 is None:
         return None
     vec = sb3.common.vec_env.DummyVecEnv([lambda: make("FetchPush-v4")])
-    buffer = sb3.HerReplayBuffer(ENTRIES, vec.observation_space, vec.action_space, vec)
+    buffer = sb3.HerReplayBuffer(entries, vec.observation_space, vec.action_space, vec)
     rng = np.random.default_rng(0)
     episodes = random_episodes(200, rng)
 
@@ -247,16 +227,31 @@ def stable_baselines_her() -> dict[str, Any] | None:
     # 10,000 of 1M transitions are filled in: a sample reads only those, which flatters its cache.
     for i in range(len(episodes)):
         play(i)
+    return Player(lambda: play(0), lambda: buffer.sample(BATCH), None, {"version": sb3.__version__})
+
+
+def in_turns(players: Mapping[str, Player], turns: int) -> dict[str, dict[str, Array]]:
+    """CPU microseconds [turns] of everything that each does, in another order every turn. The
+    first turn warms up."""
+    rng = np.random.default_rng(0)
+    found = {name: {what: np.zeros(turns + 1) for what in PLAYED} for name in players}
+    for turn in range(turns + 1):
+        for name in map(str, rng.permutation(list(players))):
+            for what in ("add_episode",) * EACH + ("sample", "update") * EACH:
+                action = getattr(players[name], what)
+                if action is not None:
+                    start = time.process_time_ns()
+                    action()
+                    found[name][what][turn] += (time.process_time_ns() - start) / 1e3 / EACH
     return {
-        "version": sb3.__version__,
-        "add_episode": median_us(lambda: play(0), rounds=20),
-        "sample": median_us(lambda: buffer.sample(BATCH)),
+        name: {what: values[1:] for what, values in times.items() if values.any()}
+        for name, times in found.items()
     }
 
 
-def rank_tables(entries: int = ENTRIES) -> dict[str, float]:
-    """Seconds to set up the rank distribution for up to `entries` entries: one growing array, or
-    one table per size.
+def rank_tables(entries: int, turns: int = 3) -> dict[str, Array]:
+    """CPU seconds [turns] to set up the rank distribution for up to `entries` entries: one growing
+    array, or one table per size.
 
     One table per size is what public implementations do, in Python, for every hundredth part of the
     buffer: the probabilities of all ranks, their sum, and the boundaries of the strata.
@@ -276,66 +271,82 @@ def rank_tables(entries: int = ENTRIES) -> dict[str, float]:
                 boundaries.append(i)
         return boundaries
 
+    def tables() -> None:
+        for part in range(1, 101):
+            table(entries * part // 100)
+
     grow()
-    ours = median_us(grow, rounds=5) / 1e6
-    start = time.perf_counter()
-    for part in range(1, 101):
-        table(entries * part // 100)
-    return {"one_array": ours, "hundred_tables": time.perf_counter() - start}
+    found = {"one_array": np.zeros(turns), "hundred_tables": np.zeros(turns)}
+    for turn in range(turns):
+        for name, action, times in (("one_array", grow, 10), ("hundred_tables", tables, 1)):
+            start = time.process_time()
+            for _ in range(times):
+                action()
+            found[name][turn] = (time.process_time() - start) / times
+    return found
 
 
-def run(entries: int = ENTRIES, peers: bool = True) -> dict[str, Any]:
+def run(entries: int = ENTRIES, peers: bool = True, turns: int = TURNS) -> dict[str, Any]:
     stored = ReplayConfig(goals_chosen="stored", buffer_size=entries)
     sampled = ReplayConfig(buffer_size=entries)
-    results: dict[str, Any] = {}
-    for name, config, priority in (
-        ("HER", sampled, PriorityConfig()),
-        ("HER, proportional", sampled, PriorityConfig(sampling="proportional")),
-        ("HER, rank", sampled, PriorityConfig(sampling="rank")),
-        ("HER, rank_heap", sampled, PriorityConfig(sampling="rank_heap")),
-        ("HPER, proportional, single_queue", stored, PriorityConfig(sampling="proportional")),
-        ("HPER, rank, single_queue", stored, PriorityConfig(sampling="rank")),
-        ("HPER, rank, two_queues", stored, PriorityConfig(sampling="rank", queues="two_queues")),
+    players: dict[str, Player | None] = {
+        name: ours(config, priority, entries)
+        for name, config, priority in (
+            ("HER", sampled, PriorityConfig()),
+            ("HER, proportional", sampled, PriorityConfig(sampling="proportional")),
+            ("HER, rank", sampled, PriorityConfig(sampling="rank")),
+            ("HER, rank_heap", sampled, PriorityConfig(sampling="rank_heap")),
+            ("HPER, proportional, one queue", stored, PriorityConfig(sampling="proportional")),
+            ("HPER, rank, one queue", stored, PriorityConfig(sampling="rank")),
+            ("HPER, rank, two queues", stored, PriorityConfig("rank", queues="two_queues")),
+        )
+    }
+    if peers:
+        players |= {
+            "cpprb, proportional": cpprb_proportional(entries),
+            "Stable-Baselines3, HER": stable_baselines_her(entries),
+            "nnabla-rl, rank": nnabla_rank_based(entries),
+        }
+    present = {name: player for name, player in players.items() if player is not None}
+    times, ranks = in_turns(present, turns), rank_tables(entries)
+    ratios = {
+        "setting up ranks: one growing array, not a table per hundredth": times_as_fast(
+            1 / ranks["one_array"], 1 / ranks["hundred_tables"]
+        )
+    }
+    for text, peer, mine in (
+        ("sample with relabelling: HER, Stable-Baselines3", "Stable-Baselines3, HER", "HER"),
+        (
+            "proportional sample and update: HER with relabelling, cpprb",
+            "cpprb, proportional",
+            "HER, proportional",
+        ),
+        (
+            "rank-based sample and update: HER with relabelling, nnabla-rl",
+            "nnabla-rl, rank",
+            "HER, rank",
+        ),
     ):
-        results[name] = ours(config, priority, entries)
-        gc.collect()
+        if peer in times:
+            both = [times[who]["sample"] + times[who].get("update", 0.0) for who in (mine, peer)]
+            ratios[text] = times_as_fast(1 / both[0], 1 / both[1])
     return {
         "entries": entries,
         "batch": BATCH,
-        "hindsight": results,
-        "cpprb": cpprb_proportional() if peers else None,
-        "stable_baselines3": stable_baselines_her() if peers else None,
-        "rank_distribution": rank_tables(entries),
-        "nnabla_rl": nnabla_rank_based() if peers else None,
+        "turns": turns,
+        "players": {
+            name: {what: round(float(np.median(t)), 1) for what, t in times[name].items()}
+            | player.facts
+            for name, player in present.items()
+        },
+        "absent": [name for name, player in players.items() if player is None],
+        "ratios": ratios,
         "machine": machine(),
         "versions": dict(versions()),
     }
 
 
 def table(result: dict[str, Any]) -> str:
-    lines = [
-        f"{result['entries']:,} transitions stored, batch {result['batch']}, medians in "
-        "microseconds",
-        "",
-    ]
-    lines.append(f"{'':36}{'add episode':>12}{'sample':>10}{'update':>10}{'bytes/pair':>12}")
-    peers = {"cpprb": "cpprb", "stable_baselines3": "Stable-Baselines3", "nnabla_rl": "nnabla-rl"}
-    rows = dict(result["hindsight"])
-    for key, name in peers.items():
-        rows[name if result[key] is None else f"{name} {result[key]['version']}"] = result[key]
-    for name, row in rows.items():
-        if row is None:
-            lines.append(f"{name:36}is not installed: see `make bench`")
-            continue
-        cells = "".join(f"{row[k]:>{w}.0f}" if k in row else " " * w for k, w in _COLUMNS)
-        lines.append(
-            f"{name:36}{cells}"
-            + (f"{row['bytes_per_pair']:>12.1f}" if "bytes_per_pair" in row else "")
-        )
-    lines.append("")
-    for text, ratio in speedups(result).items():
-        lines.append(f"{text}: {ratio:.1f}")
+    lines = speed_lines(result)
+    lines += [f"{name}: not installed, see `make bench`" for name in result["absent"]]
     return "\n".join(lines)
-
-
-_COLUMNS = (("add_episode", 12), ("sample", 10), ("update", 10))

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,29 @@ from hindsight.training.run import Run
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What one test made JAX compile, later ones read. Of each process alone: the files are not
-    written at once."""
+    """What one test made JAX compile, later ones read, and so do the processes that they start.
+    With a largest size, JAX locks the directory while it writes."""
     import jax  # not above: env processes import this file, too
 
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent  # of all workers
+    settings = {
+        "jax_compilation_cache_dir": str(directory / "compiled"),
+        "jax_compilation_cache_max_size": 2**30,
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
+
+
+@pytest.fixture(scope="module")
+def compiles_alone() -> Iterator[None]:
+    """For processes that are killed at any moment: they leave no half of a file to others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAX_COMPILATION_CACHE_DIR")
+        yield
 
 
 class LineEnv(gym.Env[Any, Any]):

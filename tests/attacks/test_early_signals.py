@@ -32,6 +32,8 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print(flush=True)
 from hindsight.cli import main
+
+pytestmark = pytest.mark.usefixtures("compiles_alone")
 main()
 """
 

@@ -223,6 +223,8 @@ import json, os, random, signal, sys, time, warnings
 from pathlib import Path
 import hindsight.api as api
 from hindsight.errors import HindsightError
+
+pytestmark = pytest.mark.usefixtures("compiles_alone")
 warnings.simplefilter("ignore")
 base, kills, settings = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 rng = random.Random(1)

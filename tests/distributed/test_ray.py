@@ -106,7 +106,7 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Nodes]:
+def session(compiles_alone: None) -> Iterator[Nodes]:
     cluster.imported()
     nodes = Nodes()
     with cluster.connected(nodes.address):

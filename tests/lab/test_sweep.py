@@ -142,10 +142,6 @@ def test_interrupted_and_continued(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first training is stopped half way and goes on; both end; a third call starts nothing."""
-    monkeypatch.setenv(
-        "JAX_COMPILATION_CACHE_DIR", str(tmp_path / "compiled")
-    )  # for the three processes together
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     directory = tmp_path / "sweep"
     command = [
         "sweep",

@@ -266,6 +266,8 @@ LIMITED = """
 import resource, sys, json, hindsight
 from conftest import LineEnv
 from test_survival import Path, saved_now
+
+pytestmark = pytest.mark.usefixtures("compiles_alone")
 def limit(progress):
     if progress.cycle == 2:
         saved_now(Path(sys.argv[1]), 2)

@@ -142,10 +142,7 @@ def _bound(values: Mapping[str, list[dict[str, float]]], path: Path) -> None:
 
 def _speed(values: Mapping[str, Any], path: Path) -> None:
     """Sample and update of every buffer, stacked."""
-    peers = {
-        key: values[key] for key in ("cpprb", "stable_baselines3", "nnabla_rl") if values.get(key)
-    }
-    found = {**values["hindsight"], **peers}
+    found = values["players"]
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     sample = np.array([row["sample"] for row in found.values()])
     update = np.array([row.get("update", 0.0) for row in found.values()])
@@ -154,6 +151,6 @@ def _speed(values: Mapping[str, Any], path: Path) -> None:
         list(found), update, left=sample, color=plots.COLOURS[1], label="update its priorities"
     )
     axis.invert_yaxis()
-    axis.set_xlabel(f"microseconds, {values['entries']:,} transitions stored")
+    axis.set_xlabel(f"CPU microseconds, {values['entries']:,} transitions stored")
     axis.legend(frameon=False)
     plots.save(figure, path)

@@ -20,7 +20,7 @@ def measure(entry: Measurement, seed: int, trial_steps: int | None) -> dict[str,
         trial = (
             {}
             if trial_steps is None
-            else {"entries": max(trial_steps, 500 * replay.HORIZON), "peers": False}
+            else {"entries": max(trial_steps, 500 * replay.HORIZON), "peers": False, "turns": 1}
         )
         values: dict[str, Any] = replay.run(**trial)
         return values

@@ -39,55 +39,30 @@ def _bound(values: Mapping[str, list[dict[str, float]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_PEERS = {
-    "cpprb": "cpprb, proportional",
-    "stable_baselines3": "Stable-Baselines3, HER",
-    "nnabla_rl": "nnabla-rl, rank",
-}
+PLAYED = ("add_episode", "sample", "update")
+"""What `benchmarks/replay.py` measures of each replay."""
 
 
 def _speed(values: Mapping[str, Any]) -> str:
+    return "\n".join(speed_lines(values)) + "\n"
+
+
+def speed_lines(values: Mapping[str, Any]) -> list[str]:
+    """By `benchmarks/replay.py`, in turns."""
     lines = [
-        "| microseconds | add an episode of 50 | sample | update | bytes per pair |",
+        "| CPU microseconds | add an episode of 50 | sample | update | bytes per pair |",
         "|---|---|---|---|---|",
     ]
-    found = dict(values["hindsight"])
-    found |= {
-        f"{name} ({values[key]['version']})": values[key]
-        for key, name in _PEERS.items()
-        if values[key]
-    }
-    for name, row in found.items():
-        cells = [f"{row[k]:,.0f}" if k in row else "" for k in ("add_episode", "sample", "update")]
+    for name, row in values["players"].items():
+        cells = [f"{row[k]:,.0f}" if k in row else "" for k in PLAYED]
         cells.append(f"{row['bytes_per_pair']:.1f}" if "bytes_per_pair" in row else "")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    ratios = [f"- {text}: {ratio:,.1f}" for text, ratio in speedups(values).items()]
-    return "\n".join([*lines, "", "How many times as fast ours is:", "", *ratios]) + "\n"
-
-
-def speedups(values: Mapping[str, Any]) -> dict[str, float]:
-    """How many times as fast our replay is as its peers, by `benchmarks/replay.py`."""
-    ours, ranks = values["hindsight"], values["rank_distribution"]
-
-    def both(row: Mapping[str, float]) -> float:
-        return row["sample"] + row["update"]
-
-    found = {
-        "setting up ranks, one table per hundredth / one growing array": ranks["hundred_tables"]
-        / ranks["one_array"]
-    }
-    if (peer := values["stable_baselines3"]) is not None:
-        found["sample with relabelling, Stable-Baselines3 / HER"] = (
-            peer["sample"] / ours["HER"]["sample"]
-        )
-    if (peer := values["cpprb"]) is not None:
-        name = "proportional sample + update, cpprb / HER with relabelling"
-        found[name] = both(peer) / both(ours["HER, proportional"])
-    if (peer := values["nnabla_rl"]) is not None:
-        found["rank-based sample + update, nnabla-rl / HER with relabelling"] = both(peer) / both(
-            ours["HER, rank"]
-        )
-    return found
+        installed = f" {row['version']}" if "version" in row else ""
+        lines.append(f"| {name}{installed} | {' | '.join(cells)} |")
+    lines += ["", "How many times as fast ours is, and the middle half of the turns:", ""]
+    for text, ratio in values["ratios"].items():
+        low, high = ratio["middle_half_of_turns"]
+        lines.append(f"- {text}: {ratio['hindsight_is']:,.2f} [{low:,.2f}, {high:,.2f}]")
+    return lines
 
 
 def _estimators(values: Sequence[Mapping[str, Any]]) -> str:
