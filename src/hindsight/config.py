@@ -89,6 +89,12 @@ class TrainConfig:
     env_failures: Count = 5
     """Failures of worker processes without a whole round of episodes in between, before the run
     stops."""
+    relay: bool = False
+    """Learn the stages of the task, too: relay goals that the env declares, or known of Fetch
+    (docs/relay-goals.md)."""
+    relay_guidance: ShareSchedule = GUIDANCE
+    """With relay: probability that, at a step of exploration, the first stage that is not done
+    leads."""
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
 
@@ -100,6 +106,8 @@ class TrainConfig:
             raise HindsightError(
                 f"stop_at_success: {few}, set eval_episodes to {LEAST_EPISODES} or more"
             )
+        if not self.relay and self.relay_guidance != GUIDANCE:
+            raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
 
 
 @dataclass(frozen=True)
@@ -116,12 +124,6 @@ class OffPolicyConfig(TrainConfig):
     """What the evaluated and saved policy keeps of itself per cycle; 0 takes the actor as it is."""
     overlap: bool = False
     """Simulate the next episodes while learning, with the parameters of one cycle ago."""
-    relay: bool = False
-    """Learn the stages of the task, too: relay goals that the env declares, or known of Fetch
-    (docs/relay-goals.md)."""
-    relay_guidance: ShareSchedule = GUIDANCE
-    """With relay: probability that, at a step of exploration, the first stage that is not done
-    leads."""
     relay_weight: Positive = 1.0
     """With relay: how often an episode of an earlier stage is replayed, per one of the last."""
     dataset: str = ""
@@ -148,8 +150,6 @@ class OffPolicyConfig(TrainConfig):
             raise HindsightError(
                 "with relay, replay.goal_rule cannot be random: a goal is of a stage"
             )
-        if not self.relay and self.relay_guidance != GUIDANCE:
-            raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
         if not self.relay and self.relay_weight != 1.0:
             raise HindsightError("relay_weight changes nothing without relay: set relay, too")
         if not self.agent.has_actor:

@@ -28,6 +28,7 @@ from hindsight.errors import HindsightError
 from hindsight.normalizer import Scale
 from hindsight.settings import with_settings
 from hindsight.training.on_policy import GoalChoice
+from hindsight.training.relay import Relay
 from hindsight.training.rollouts import Rollouts
 
 LINE = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
@@ -135,7 +136,7 @@ def test_how_goals_are_chosen_and_counted() -> None:
         agent = TRPOConfig(**({"net_arch": (8,), "actual_goals": False} | settings))
         config = OnPolicyConfig("x", num_envs=5, episodes_per_cycle=5, agent=agent)
         _, _, episodes = played(config, spec)
-        relabel = GoalChoice(config, spec)
+        relabel = GoalChoice(config, Relay(spec, config))
         batch, _ = relabel(episodes, 1)
         assert bool(batch.ends) == ("until_reached" in settings)  # the env itself continues
         assert not relabel.ends
@@ -168,7 +169,7 @@ def batch_of(method: str, discrete: bool, repeat: int = 1, **settings: Any) -> t
     config = with_settings(config, {"agent": small})
     spec = inspect(LineEnv(discrete))
     agent, state, episodes = played(config, spec, discrete)
-    batch, _ = GoalChoice(config, spec)(episodes, 1)
+    batch, _ = GoalChoice(config, Relay(spec, config))(episodes, 1)
     update = jax.jit(agent.update)
     keys = [jax.random.key(1)] if repeat == 1 else jax.random.split(jax.random.key(1), repeat)
     after = state

@@ -16,6 +16,8 @@ import pytest
 from hindsight.training.run import Run
 from hindsight.training.signals import StopSignals
 
+pytestmark = pytest.mark.usefixtures("compiles_alone")
+
 BITS = [
     "train",
     "hindsight/BitFlip-v0",
@@ -32,8 +34,6 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print(flush=True)
 from hindsight.cli import main
-
-pytestmark = pytest.mark.usefixtures("compiles_alone")
 main()
 """
 

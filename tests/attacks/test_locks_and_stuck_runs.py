@@ -21,6 +21,8 @@ from hindsight.training.off_policy import Progress
 from hindsight.training.run import Run
 from hindsight.training.verify import verify
 
+pytestmark = pytest.mark.usefixtures("compiles_alone")
+
 QUICK: dict[str, Any] = {
     "quiet": True,
     "steps": 60,
@@ -223,8 +225,6 @@ import json, os, random, signal, sys, time, warnings
 from pathlib import Path
 import hindsight.api as api
 from hindsight.errors import HindsightError
-
-pytestmark = pytest.mark.usefixtures("compiles_alone")
 warnings.simplefilter("ignore")
 base, kills, settings = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 rng = random.Random(1)

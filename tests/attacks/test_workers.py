@@ -21,6 +21,8 @@ from conftest import LineEnv
 from hindsight.envs.processes import WorkerEnvs
 from hindsight.errors import HindsightError
 
+pytestmark = pytest.mark.usefixtures("compiles_alone")
+
 QUICK: dict[str, Any] = {
     "quiet": True,
     "steps": 60,
@@ -61,8 +63,6 @@ import numpy as np
 from conftest import LineEnv
 from hindsight.envs import worker
 from hindsight.envs.processes import WorkerEnvs
-
-pytestmark = pytest.mark.usefixtures("compiles_alone")
 place, how, timeout = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 
 class Hanging(LineEnv):

@@ -18,7 +18,7 @@ from conftest import fingerprint, random_episodes
 from hindsight.acting import Actor, ActorShape
 from hindsight.agents.ddpg import DDPG, DDPGConfig
 from hindsight.agents.shapes import Shapes
-from hindsight.config import OffPolicyConfig
+from hindsight.config import OffPolicyConfig, OnPolicyConfig, config_of
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import make
 from hindsight.envs.relay_goals import RelayGoal
@@ -28,6 +28,8 @@ from hindsight.goals import DESIRED
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig, make_replay
 from hindsight.schedules import Schedule
+from hindsight.settings import with_settings
+from hindsight.training.on_policy import GoalChoice
 from hindsight.training.relay import Relay
 
 POINT = "hindsight/PointPush-v0"
@@ -46,6 +48,17 @@ QUICK: dict[str, Any] = {
     "steps": 600,
     "checkpoint.minutes": 0.0,
 }
+
+ON_POLICY_QUICK = [
+    "quiet",
+    "num_envs",
+    "episodes_per_cycle",
+    "eval_episodes",
+    "eval_every",
+    "agent.net_arch",
+    "steps",
+    "checkpoint.minutes",
+]
 
 
 def relay_of(*goals: RelayGoal, weight: float = 1.0, **changes: Any) -> Relay:
@@ -228,6 +241,40 @@ def test_every_agent_learns_stages(method: str, tmp_path: Path) -> None:
         **QUICK | {"steps": 200},
     )
     assert run.policy.goal.shape == (3,)
+
+
+def test_a_batch_has_goals_of_every_stage() -> None:
+    """As many of each, each met or not by what its own stage achieves; all pairs by hand."""
+    spec = replace(inspect(make(POINT)), relay_goals=(REACH,))
+    config = with_settings(config_of("trpo", POINT), {"relay": True, "agent.goals": 6})
+    assert isinstance(config, OnPolicyConfig)
+    relay = Relay(spec, config)
+    episodes = episodes_of(relay, 4)
+    episodes = replace(episodes, log_prob=np.zeros(episodes.reward.shape, np.float32))
+    batch, inside = GoalChoice(config, relay)(episodes, 1)
+    assert inside == 1.0
+    chosen, stage = np.asarray(batch.goal)[:, 0], np.asarray(batch.goal)[:, 0, -2:].argmax(axis=1)
+    # 3 hindsight goals and 4 pursued ones of the first stage, then the same of the task
+    assert stage.tolist() == [0] * 7 + [1] * 7
+    assert np.asarray(batch.asked).tolist() == ([False] * 3 + [True] * 4) * 2
+    for goal, of, hit in zip(chosen, stage, np.asarray(batch.hit), strict=True):
+        place = episodes.observation[:, 1:, :2] if of == 0 else episodes.achieved_goal[:, 1:]
+        tolerance = REACH.tolerance if of == 0 else 0.08
+        near = np.linalg.norm(place - goal[:2], axis=-1) < tolerance
+        np.testing.assert_array_equal(hit, near & episodes.real)
+
+
+@pytest.mark.parametrize("method", ["hpg", "a3c"])
+def test_policy_gradients_learn_stages(method: str, tmp_path: Path) -> None:
+    options = {name: value for name, value in QUICK.items() if name in ON_POLICY_QUICK}
+    options |= {"method": method, "relay": True, "agent.goals": 4, "seed": 3}
+    if method == "a3c":
+        options |= {"agent.deterministic": True, "agent.workers": 2}
+    whole = hindsight.train(POINT, run_dir=tmp_path / "whole", **options)
+    stop = [lambda progress: progress.cycle == 3]
+    hindsight.train(POINT, run_dir=tmp_path / "cut", callbacks=stop, **options)
+    assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
+    assert whole.policy.goal.shape == (2,)
 
 
 def test_goals_of_the_user_are_given_again_on_resume(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from hindsight.training.run import Run
 from hindsight.training.verify import verify
 from hindsight.training.writer import RunWriter
 
+pytestmark = pytest.mark.usefixtures("compiles_alone")
+
 QUICK: dict[str, Any] = {
     "quiet": True,
     "steps": 60,
@@ -266,8 +268,6 @@ LIMITED = """
 import resource, sys, json, hindsight
 from conftest import LineEnv
 from test_survival import Path, saved_now
-
-pytestmark = pytest.mark.usefixtures("compiles_alone")
 def limit(progress):
     if progress.cycle == 2:
         saved_now(Path(sys.argv[1]), 2)

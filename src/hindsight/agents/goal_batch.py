@@ -8,6 +8,7 @@ episode, it is worth that for all steps left, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -125,6 +126,15 @@ def hindsight_goals(
     counts = ~met[..., 0] if skip_achieved else np.ones((count, n), np.bool_)
     own = spec.goal(episodes.desired_goal)
     return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
+
+
+def joined(batches: Sequence[GoalBatch]) -> GoalBatch:
+    """The same episodes under the goals of all batches."""
+    by_goal = {
+        name: np.concatenate([getattr(batch, name) for batch in batches])
+        for name in ("goal", "hit", "counts", "used", "asked")
+    }
+    return batches[-1]._replace(**by_goal)
 
 
 def _batch(

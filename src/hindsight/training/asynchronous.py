@@ -34,6 +34,7 @@ from hindsight.training.clock import Clock
 from hindsight.training.guard import check_losses
 from hindsight.training.on_policy import GoalChoice
 from hindsight.training.progress import Progress, Reporter, by_collector, collected
+from hindsight.training.relay import Relay
 from hindsight.training.rollouts import Rollouts
 from hindsight.training.state import restored
 
@@ -138,20 +139,21 @@ class Asynchronous:
     ) -> None:
         self.config = config
         self.spec = spec
-        self.agent = make_on_policy_agent(config.agent, spec)
+        self.relay = Relay(spec, config)
+        self.agent = make_on_policy_agent(config.agent, self.relay.spec)
         self.update: Any = jax.jit(self.agent.update)
         self.envs = envs
         self.reporter = Reporter(config, spec, by_collector(config, Collector(eval_envs, spec)))
         learner, normalizer = (
             self.agent.init(jax.random.key(config.seed)),
-            Normalizer.of(spec, config.agent),
+            Normalizer.of(self.relay.spec, config.agent),
         )
         everyone = tuple(WorkerState(learner, 0.0, w + 1, False) for w in range(len(envs)))
         self.state = Moment(learner, everyone, normalizer.export_state(), Clock())
 
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after every batch that is handed in."""
-        now, normalizer = self.state, Normalizer.of(self.spec, self.config.agent)
+        now, normalizer = self.state, Normalizer.of(self.relay.spec, self.config.agent)
         normalizer.restore_state(now.normalizer)
         shared = Shared(now.learner, normalizer, list(now.workers), now.clock, now.cycle, now.step)
 
@@ -189,8 +191,9 @@ class Asynchronous:
         """The life of one worker: copy, play, learn, hand in, until the steps are used up."""
         config, settings, agent = self.config, self.config.agent, self.agent
         assert isinstance(settings, A3CConfig)
-        rollouts = Rollouts(config, self.spec, agent, Collector(envs, self.spec))
-        relabel = GoalChoice(config, self.spec)
+        explores, collector = self.relay.guided(agent), Collector(envs, self.spec)
+        rollouts = Rollouts(config, self.spec, explores, collector)
+        relabel = GoalChoice(config, self.relay)
         local, progress, number, relabel.ends = shared.workers[worker]
         while True:
             episodes = rollouts.play(number, agent.actor(local), progress)
@@ -199,8 +202,8 @@ class Asynchronous:
             if (
                 settings.normalize and number <= settings.workers
             ):  # its first batch: nobody has told it a scale yet
-                own = Normalizer.of(self.spec, settings)
-                own.add(episodes)
+                own = Normalizer.of(self.relay.spec, settings)
+                own.add(self.relay.of_every_stage(episodes))
                 scale = own.scale()
             local = agent.scheduled(local, scale, progress)
             key = jax.random.fold_in(jax.random.key(config.seed), number)
@@ -220,7 +223,7 @@ class Asynchronous:
                     shared.learner.critic, local.critic, learned.critic, 1.0 / settings.workers
                 )
                 if settings.normalize:
-                    shared.normalizer.add(episodes)
+                    shared.normalizer.add(self.relay.of_every_stage(episodes))
                 scale = shared.normalizer.scale()
                 shared.learner = shared.learner._replace(policy=policy, critic=critic, scale=scale)
                 shared.number += 1
@@ -230,7 +233,7 @@ class Asynchronous:
                 progress = shared.step / config.steps
                 number += settings.workers  # worker w has the batches w + 1, w + 1 + workers, ...
                 shared.workers[worker] = WorkerState(local, progress, number, relabel.ends)
-                actor = agent.actor(shared.learner)
+                actor = self.relay.last_stage(agent.actor(shared.learner))
                 shared.results.put(HandedIn(metrics | collected(episodes), actor, shared.moment()))
                 shared.turns.notify_all()
 

@@ -109,7 +109,7 @@ def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Ja
     agent = config.agent
     filtered = agent.within_box or agent.skip_achieved or agent.spread
     if config.simulator == "auto":
-        return None if filtered else in_jax(make_env())
+        return None if filtered or config.relay else in_jax(make_env())
     if config.simulator != "jax":
         return None
     twin = in_jax(make_env())
@@ -121,6 +121,8 @@ def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Ja
         raise HindsightError(
             f"{spec.id} is not written in JAX, only bit flip and rooms are: use another simulator"
         )
+    if config.relay:
+        raise HindsightError("relay goals work outside of JAX: use another simulator than jax")
     if filtered:
         what = "within_box, skip_achieved and spread"
         raise HindsightError(f"{what} work outside of JAX: use another simulator than jax")

@@ -12,6 +12,7 @@ from hindsight.agents.goal_batch import (
     GoalBatch,
     choose_goals,
     hindsight_goals,
+    joined,
     newly_achieved,
     own_goals,
 )
@@ -25,6 +26,7 @@ from hindsight.normalizer import Normalizer
 from hindsight.saving.tree import State
 from hindsight.training.guard import check_episodes, check_losses
 from hindsight.training.progress import Progress, Reporter, by_collector, collected
+from hindsight.training.relay import Relay
 from hindsight.training.rollouts import Rollouts
 from hindsight.training.state import LoopState
 
@@ -34,11 +36,12 @@ class OnPolicy:
 
     def __init__(self, config: OnPolicyConfig, spec: GoalEnvSpec, envs: EnvBatch) -> None:
         self.config = config
-        self.agent = make_on_policy_agent(config.agent, spec)
-        self.normalizer = Normalizer.of(spec, config.agent)
+        self.relay = Relay(spec, config)
+        self.agent = make_on_policy_agent(config.agent, self.relay.spec)
+        self.normalizer = Normalizer.of(self.relay.spec, config.agent)
         self.collector = Collector(envs, spec)
-        self.rollouts = Rollouts(config, spec, self.agent, self.collector)
-        self.relabel = GoalChoice(config, spec)
+        self.rollouts = Rollouts(config, spec, self.relay.guided(self.agent), self.collector)
+        self.relabel = GoalChoice(config, self.relay)
         self.reporter = Reporter(config, spec, by_collector(config, self.collector))
         start, self.key = jax.random.split(jax.random.key(config.seed))
         learner = self.agent.init(start)
@@ -59,7 +62,7 @@ class OnPolicy:
             now.step += episodes.transitions
             now.dropped += config.episodes_per_cycle - len(episodes)
             if config.agent.normalize:
-                self.normalizer.add(episodes)
+                self.normalizer.add(self.relay.of_every_stage(episodes))
             clock.lap("collect")
 
             # Learn from them, under goals that they achieved.
@@ -74,35 +77,43 @@ class OnPolicy:
             clock.lap("learn")
 
             # Evaluate with the likeliest actions.
-            metrics |= collected(episodes) | {
-                "train/dropped": float(now.dropped),
-                "train/goals_inside": inside,
-            }
-            yield self.reporter.report(now, agent.actor(now.learner), metrics, clock)
+            metrics |= collected(episodes) | self.relay.metrics(episodes)
+            metrics |= {"train/dropped": float(now.dropped), "train/goals_inside": inside}
+            policy = self.relay.last_stage(agent.actor(now.learner))
+            yield self.reporter.report(now, policy, metrics, clock)
             clock.lap("write")
 
 
 class GoalChoice:
     """Chooses the goals that a batch of episodes is learnt under."""
 
-    def __init__(self, config: OnPolicyConfig, spec: GoalEnvSpec) -> None:
+    def __init__(self, config: OnPolicyConfig, relay: Relay) -> None:
         self.config = config
-        self.spec = spec
+        self.relay = relay
+        self.spec = relay.spec
         self.ends = False
         """Whether reaching a goal has been seen to end an episode."""
 
     def __call__(self, episodes: Episodes, number: int) -> tuple[GoalBatch, float]:
-        """Batch `number` under its hindsight goals, and the share of achieved goals that could
-        be chosen."""
+        """Batch `number` under its hindsight goals, as many of each stage, and the share of
+        achieved goals that could be chosen, in the last stage."""
+        rng = np.random.default_rng((self.config.seed, number, 1))
+        stages = self.relay.by_stage(episodes)
+        self.ends = self.ends or self._ends(stages[-1])
+        found = [self._of_stage(stage, len(stages), rng) for stage in stages]
+        return joined([batch for batch, _ in found]), found[-1][1]
+
+    def _of_stage(
+        self, episodes: Episodes, stages: int, rng: np.random.Generator
+    ) -> tuple[GoalBatch, float]:
         agent, spec = self.config.agent, self.spec
-        self.ends = self.ends or self._ends(episodes)
         ends = self.ends or agent.until_reached
         if not agent.hindsight:
             return own_goals(episodes, spec, ends, agent.skip_achieved), 1.0
-        rng = np.random.default_rng((self.config.seed, number, 1))
         may = newly_achieved(episodes, spec) if agent.skip_achieved else episodes.real
         box = spec if agent.within_box else None
-        goals, used, inside = choose_goals(episodes, agent.goals, may, box, rng, agent.spread)
+        count = -(-agent.goals // stages)
+        goals, used, inside = choose_goals(episodes, count, may, box, rng, agent.spread)
         return hindsight_goals(
             episodes, goals, used, spec, ends, agent.actual_goals, agent.skip_achieved
         ), inside

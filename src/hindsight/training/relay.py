@@ -17,7 +17,7 @@ import numpy as np
 
 from hindsight.acting import Actor
 from hindsight.collect import Act
-from hindsight.config import OffPolicyConfig
+from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.relay_goals import RelayGoal, distance
 from hindsight.envs.spaces import Features
@@ -74,7 +74,7 @@ class Relay:
     """The stages of a task: relay goals, then the task's own goal. Without relay goals, nothing
     changes anything."""
 
-    def __init__(self, task: GoalEnvSpec, config: OffPolicyConfig) -> None:
+    def __init__(self, task: GoalEnvSpec, config: TrainConfig) -> None:
         self.task = task
         self.goals = task.relay_goals if config.relay else ()
         self.guidance = config.relay_guidance
@@ -84,13 +84,14 @@ class Relay:
         self.size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
         self.stages = Stages(self.goals, self.size)
         if config.relay:
+            weight = config.relay_weight if isinstance(config, OffPolicyConfig) else 1.0
             self.spec = replace(
                 task,
                 goal=Features((self.size + len(self.stages),)),
                 goal_dtype=np.dtype(np.float64),
                 goal_reward=self._reward,
                 goal_terminated=None if task.goal_terminated is None else self._terminated,
-                stage_weights=(config.relay_weight,) * len(self.goals) + (1.0,),
+                stage_weights=(weight,) * len(self.goals) + (1.0,),
             )
 
     # ------------------------------------------------------------------------------------- storing
@@ -99,10 +100,14 @@ class Relay:
         """Each episode once for every stage, one after the other."""
         if not self.goals:
             return episodes
-        stages = len(self.stages)
-        parts = [self._of_stage(i, episodes) for i in range(stages)]
-        order = np.arange(stages * len(episodes)).reshape(stages, -1).T.ravel()
-        return Episodes.concatenate(parts).select(order)
+        order = np.arange(len(self.stages) * len(episodes)).reshape(len(self.stages), -1).T.ravel()
+        return Episodes.concatenate(self.by_stage(episodes)).select(order)
+
+    def by_stage(self, episodes: Episodes) -> list[Episodes]:
+        """The episodes as each stage sees them."""
+        if not self.goals:
+            return [episodes]
+        return [self._of_stage(i, episodes) for i in range(len(self.stages))]
 
     def _of_stage(self, stage: int, episodes: Episodes) -> Episodes:
         n, times = episodes.achieved_goal.shape[:2]
