@@ -20,11 +20,19 @@ from hindsight.saving.tree import split
 from hindsight.training.run import Run
 
 
+def pytest_configure() -> None:
+    """No property test is timed."""
+    import hypothesis  # not above: env processes import this file, too
+
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What one test made JAX compile, later ones read, and so do the processes that they start.
     With a largest size, JAX locks the directory while it writes."""
-    import jax  # not above: env processes import this file, too
+    import jax  # not above, either
 
     directory = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

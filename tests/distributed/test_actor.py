@@ -103,7 +103,7 @@ def test_pairs_of_every_stage_are_found_where_episodes_are_played() -> None:
     np.testing.assert_array_equal(known.td.error, expected.error)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.data())
 def test_rows_of_a_round_get_the_bits_of_the_whole_round(rows: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, rows - 1))

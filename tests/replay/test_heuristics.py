@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.agents.ddpg import DDPG, DDPGConfig
@@ -42,7 +42,6 @@ def test_half_of_next_future_goals_are_what_the_step_achieved() -> None:
     assert share[5:] == pytest.approx(np.full(9, 0.05), abs=0.01)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(RULES),
     st.integers(1, 4),

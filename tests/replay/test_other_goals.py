@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LineEnv, random_episodes
@@ -48,7 +48,6 @@ def test_two_to_two_to_one() -> None:
         assert (at.goal_time > at.step).sum(axis=1).tolist() == [80 - others] * 3
 
 
-@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(1, 7),

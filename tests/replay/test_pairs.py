@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hindsight.goals import DESIRED
@@ -28,7 +28,6 @@ def test_goal_numbers_by_hand() -> None:
     )  # k on average
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(RULES),
     st.integers(1, 6),
@@ -101,7 +100,6 @@ def test_an_empty_alternate_queue_is_not_asked() -> None:
     assert (queues.sample(50, 4.0, np.random.default_rng(0))[0] < 10).all()
 
 
-@settings(deadline=None)
 @given(st.sampled_from(RULES), st.integers(1, 9), st.floats(0, 5), st.integers(0, 99))
 def test_pairs_of_another_replay_keep_their_step_and_goal(
     rule: Any, horizon: int, replay_k: float, seed: int

@@ -59,7 +59,7 @@ def filled(
     return replay
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["uniform", "proportional", "rank", "rank_heap"]),

@@ -91,7 +91,7 @@ class OrderMachine(IndexMachine):
 
 
 for machine in (IndexMachine, HeapMachine, OrderMachine):
-    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestSumTree, TestRankHeap, TestRankOrder = (
     IndexMachine.TestCase,
     HeapMachine.TestCase,

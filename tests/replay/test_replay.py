@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LineEnv, random_episodes
@@ -49,7 +49,6 @@ def draw(replay: HindsightReplay, *arguments: Any) -> tuple[Batch, Addresses]:
     return sample.batch, sample.addresses
 
 
-@settings(deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["future", "final", "episode", "random"]),

@@ -98,7 +98,7 @@ def test_every_stage_has_its_goals_and_rewards() -> None:
     assert (task.success == episodes.success).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(2, 9),
