@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from hindsight.errors import HindsightError
 
@@ -37,14 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "what", choices=BENCHMARKS, metavar="WHAT", help="one of those listed below"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--figure", type=Path, help="draw what was measured (distributed)")
     options = parser.parse_args(arguments)
     benchmark = import_module(f"benchmarks.{options.what}")
+    if options.figure and not hasattr(benchmark, "draw"):
+        parser.error(f"{options.what} has no figure")
     try:
         result = benchmark.run()
     except HindsightError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     print(json.dumps(result) if options.json else benchmark.table(result))
+    if options.figure:
+        benchmark.draw(result, options.figure)
     return 0
 
 

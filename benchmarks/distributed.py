@@ -63,14 +63,14 @@ def model(one: dict[str, float], ahead: dict[str, float], overhead: float) -> di
     }
 
 
-def lockstep(parts: dict[str, Any], collectors: int) -> float:
+def lockstep(parts: dict[str, Any], collectors: float) -> float:
     """Episodes per second, if the learner waits for rounds that are divided."""
     rows = math.ceil(EPISODES / collectors)
     cycle = parts["env"] * rows + parts["transport"] + parts["learner"] * EPISODES
     return float(EPISODES / cycle)
 
 
-def asynchronous(parts: dict[str, Any], collectors: int) -> float:
+def asynchronous(parts: dict[str, Any], collectors: float) -> float:
     """Episodes per second, if collectors play on: as many as they play, or the learner takes."""
     return float(min(collectors / parts["env"], 1.0 / parts["learner"]))
 
@@ -151,3 +151,38 @@ def table(result: dict[str, Any]) -> str:
         shown += f"{ahead.get('measured', '-'):>8} {ahead.get('learner_waits', '-'):>8} "
         lines.append(shown + f"{ahead.get('staleness', '-'):>6}")
     return "\n".join(lines)
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Episodes per second against collectors: the model's lines, and what was measured."""
+    from matplotlib import pyplot as plt
+
+    from hindsight.lab import plots
+
+    each = result["milliseconds_per_episode"]
+    parts = {name: each[name] / 1e3 for name in ("env", "learner")}
+    parts["transport"] = result["transport_milliseconds_per_cycle"] / 1e3
+    figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
+    counts = [2 ** (i / 4) for i in range(4 * int(math.log2(max(DRAWN))) + 1)]
+    for name, predict, colour in (
+        ("lockstep", lockstep, plots.COLOURS[plots.BLUE]),
+        ("asynchronous", asynchronous, plots.COLOURS[plots.ORANGE]),
+    ):
+        axis.plot(counts, [predict(parts, n) for n in counts], color=colour, label=f"{name}, model")
+        rows = [row for row in result["rows"] if "measured" in row[name]]
+        axis.plot(
+            [row["collectors"] for row in rows],
+            [row[name]["measured"] for row in rows],
+            "o",
+            color=colour,
+            label=f"{name}, measured",
+        )
+    saturated = result["learner_saturates_at_collectors"]
+    axis.axvline(saturated, color=plots.COLOURS[plots.BLACK], linestyle=":")
+    axis.annotate(f" the learner is busy\n ({saturated:g} collectors)", (saturated, 10))
+    axis.set(xscale="log", yscale="log")
+    axis.set_xticks([*MEASURED, *DRAWN], labels=map(str, (*MEASURED, *DRAWN)))
+    axis.minorticks_off()
+    plots.name_axes(axis, "collectors", "episodes per second")
+    axis.legend(frameon=False)
+    plots.save(figure, path)

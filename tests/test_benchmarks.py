@@ -17,6 +17,9 @@ def test_an_unknown_benchmark_is_exit_code_2_and_names_those_there_are(
         main(["nothing"])
     assert stop.value.code == 2
     assert "learner" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["learner", "--figure", "x.png"])
+    assert "learner has no figure" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
