@@ -46,7 +46,7 @@ browser:
 bench: setup
 	@$(PIP) install -c constraints.txt -e '.[bench,sb3]'
 	@$(PIP) install --no-deps nnabla-rl==0.16.0
-	@for what in learner simulation training asynchronous replay sb3 sb3_learning; do $(BIN)/python -m benchmarks $$what; done
+	@for what in learner updates simulation training asynchronous replay sb3 sb3_learning; do $(BIN)/python -m benchmarks $$what; done
 
 # The policies that come with the library, made anew (ENVS=FetchPush-v4: only that one).
 pretrained: setup

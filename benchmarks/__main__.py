@@ -13,6 +13,7 @@ from hindsight.errors import HindsightError
 
 BENCHMARKS = {
     "learner": "time per DDPG update",
+    "updates": "time per update of SAC and TQC, against sbx and Stable-Baselines3",
     "simulation": "env steps per second",
     "training": "env steps per second of whole training",
     "asynchronous": "the same of A3C, by the number of workers",

@@ -47,19 +47,19 @@ def run() -> dict[str, Any]:
         ),
         "HPER, two queues": _learner(PrioritizedSAC, HindsightReplayBuffer, HPER),
     }
-    steps = _episodes(np.random.default_rng(0))
+    steps = episodes_of_fetch_push(np.random.default_rng(0))
     for _ in range(STEPS // HORIZON):
         episode = next(steps)
         for model in learners.values():
-            _add(model, episode)
-    added = _in_turns(learners, lambda model, episode: _add(model, episode), steps)
-    samples = _in_turns(
+            add(model, episode)
+    added = in_turns(learners, lambda model, episode: add(model, episode), steps)
+    samples = in_turns(
         learners,
         lambda model, _: [model.replay_buffer.sample(BATCH) for _ in range(SAMPLES)],
         steps,
-        _add,
+        add,
     )
-    updates = _in_turns(learners, lambda model, _: model.train(UPDATES, BATCH), steps, _add)
+    updates = in_turns(learners, lambda model, _: model.train(UPDATES, BATCH), steps, add)
     return {
         "version": sb3.__version__,
         "add": _against(added, 1),
@@ -87,7 +87,7 @@ def _learner(kind: Any, buffer: Any, settings: dict[str, Any]) -> Any:
     return model
 
 
-def _episodes(rng: np.random.Generator) -> Iterator[list[tuple[Any, ...]]]:
+def episodes_of_fetch_push(rng: np.random.Generator) -> Iterator[list[tuple[Any, ...]]]:
     """Random episodes of FetchPush's size, as Stable-Baselines3 passes them on, step by step."""
     spaces: Any = make(ENV).observation_space
 
@@ -110,12 +110,12 @@ def _episodes(rng: np.random.Generator) -> Iterator[list[tuple[Any, ...]]]:
         yield steps
 
 
-def _add(model: Any, episode: list[tuple[Any, ...]]) -> None:
+def add(model: Any, episode: list[tuple[Any, ...]]) -> None:
     for step in episode:
         model.replay_buffer.add(*step)
 
 
-def _in_turns(
+def in_turns(
     learners: dict[str, Any],
     play: Callable[[Any, Any], Any],
     episodes: Iterator[Any],

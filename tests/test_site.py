@@ -47,4 +47,4 @@ def test_nothing_is_loaded_from_the_network(site: Path) -> None:
 def test_the_reference_comes_from_docstrings(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "api.html").read_text())
     assert "Train on a goal env and return the run." in text
-    assert "Updates of the learner after each collection." in text
+    assert "Updates of the learner per env step." in text

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import jax
 import jax.numpy as jnp
 import optax
 from tyro.conf import Suppress
@@ -60,7 +61,8 @@ class TQC(SAC):
         """The quantiles of all critics [B, n], sorted, without the largest."""
         critics, batch, quantiles = outputs.shape
         pooled = jnp.moveaxis(outputs, 0, 1).reshape(batch, critics * quantiles)
-        return jnp.sort(pooled, axis=-1)[:, : critics * (quantiles - self.config.drop_per_critic)]
+        kept = critics * (quantiles - self.config.drop_per_critic)
+        return -jax.lax.top_k(-pooled, kept)[0]  # faster than to sort them all
 
     def actor_values(self, outputs: Tensor) -> Tensor:
         """The mean of all quantiles [B]."""
