@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["trian"], "Did you mean 'train'"),
         (["train"], "which env?"),
         (["train", "FetchPsh-v4"], "Did you mean 'FetchPush-v4'"),
-        (["train", "no_such_module:Env-v0"], "no_such_module"),
+        (["train", "no_such_module:Env-v0"], "no_such_module.py is not in this directory"),
         (["train", "CartPole-v1"], "is not a goal env"),
         (["train", "hindsight/BitFlip-v0", "--agent.gama", "0.9"], "Did you mean --agent.gamma"),
         (["train", "hindsight/BitFlip-v0", "--agent.gamma", "1.5"], "agent.gamma must be"),
@@ -333,3 +333,20 @@ def test_names_of_the_package_come_without_jax_until_they_need_it() -> None:
         "assert all(getattr(hindsight, name) for name in hindsight.__all__)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_an_env_in_a_file_of_the_current_directory(tmp_path: Path) -> None:
+    """As docs/your-env.md says it, with the installed command, and in processes of its own."""
+    shutil.copy(Path(TESTS).parent / "examples" / "own_env.py", tmp_path / "my_module.py")
+    command = Path(sys.executable).with_name("hindsight")
+    quick = [*QUICK, "--steps", "60", "--run-dir", "run", "--simulator", "processes"]
+    for arguments in (["doctor"], ["train", *quick]):
+        name, *options = arguments
+        done = subprocess.run(
+            [command, name, "my_module:Boat-v0", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr

@@ -48,3 +48,9 @@ def test_the_reference_comes_from_docstrings(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "api.html").read_text())
     assert "Train on a goal env and return the run." in text
     assert "Updates of the learner per env step." in text
+
+
+def test_code_that_is_included_is_there(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "your-env.html").read_text())
+    assert "class Boat(gym.Env):" in text
+    assert not [page for page in site.rglob("*.html") if re.search("--8 ?&lt;", page.read_text())]

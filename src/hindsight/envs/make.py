@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
+import importlib.util
 import io
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -101,6 +104,8 @@ def make(env_id: str, **kwargs: Any) -> Env:
             f"unknown env {env_id!r}.{nearest(env_id, gym.registry)} `hindsight envs` lists "
             "the goal envs"
         )
+    if ":" in env_id:
+        _find(env_id.partition(":")[0])
     try:
         with _ALONE, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -112,6 +117,20 @@ def make(env_id: str, **kwargs: Any) -> Env:
     if getattr(env.unwrapped, "ignore_z_target_rotation", False):
         _mend_goal_distance(env.unwrapped)
     return env
+
+
+def _find(module: str) -> None:
+    """Let a module of the current directory be imported, as `python -m` does. For a command that
+    is installed, Python does not look there."""
+    top, here = module.partition(".")[0], os.getcwd()
+    if not top or top in sys.modules or importlib.util.find_spec(top) is not None:
+        return
+    if not (Path(here, top).is_dir() or Path(here, f"{top}.py").is_file()):
+        raise HindsightError(
+            f"there is no module {top!r}: it is not installed, and {top}.py is not in this "
+            "directory"
+        )
+    sys.path.append(here)
 
 
 def _mend_goal_distance(env: Any) -> None:

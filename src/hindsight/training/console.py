@@ -41,7 +41,7 @@ class Now(NamedTuple):
 
     @property
     def left(self) -> str:
-        return f"{self.seconds * max(self.steps - self.step, 0) / max(self.step, 1):.0f} s left"
+        return f"{self.seconds * (self.steps - self.step) / max(self.step, 1):.0f} s left"
 
 
 class Screen(Protocol):
@@ -79,7 +79,7 @@ class Bar:
         self._bar.live.transient = False
         self._bar.update(
             self._task,
-            completed=min(now.step, now.steps),
+            completed=now.step,
             description=f"success {now.success}",
             rate=now.rate,
         )
@@ -116,9 +116,8 @@ class Cell:
 
     def _update(self, now: Now) -> None:
         self._shown = time.monotonic()
-        step = min(now.step, now.steps)
-        numbers = f"step {step:,} of {now.steps:,} · {now.rate} · {now.left}"
-        content = self._content(step, f"success {now.success} · {numbers}")
+        numbers = f"step {now.step:,} of {now.steps:,} · {now.rate} · {now.left}"
+        content = self._content(now.step, f"success {now.success} · {numbers}")
         self._handle.update(content, raw=True)
 
     def _content(self, step: int, text: str) -> dict[str, str]:
@@ -175,7 +174,7 @@ class Display:
         if progress.evaluation is not None:
             self.success = f"{progress.evaluation.success_rate:.2f}"
         now = Now(
-            progress.step,
+            min(progress.step, progress.steps),  # the last episodes may go beyond
             progress.steps,
             self.success,
             progress.metrics["time/total"],
