@@ -28,7 +28,7 @@ test-integrations: integrations
 	$(BIN)/pytest tests/integrations tests/test_docs.py -m "not slow"
 
 integrations: setup
-	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow,minari,sb3]'
+	@$(PIP) install -c constraints.txt -e '.[wandb,mlflow,minari,sb3,envs]'
 
 lint: setup
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ BENCHMARKS = {
     "startup": "seconds until a program can act, milliseconds per action",
     "sb3": "Stable-Baselines3 with its own HER buffer and with ours: time per batch and update",
     "sb3_learning": "the same: what is learnt, on FetchReach and bit flip",
+    "parking": "Stable-Baselines3 on parking-v0, as in its documentation (a quarter of an hour)",
     "checkpoint": "seconds to save and load a full replay",
     "memory": "resident size over 300,000 steps",
 }

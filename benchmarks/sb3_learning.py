@@ -117,7 +117,7 @@ def _learn(task: Task, learner: Any, buffer: Any, settings: Any, seed: int) -> d
         nonlocal start, seconds
         if now["self"].num_timesteps in task.evaluate_at:
             seconds += time.process_time() - start
-            success.append(_success(model, test, task.episodes))
+            success.append(success_rate(model, test, task.episodes))
             start = time.process_time()
         return True
 
@@ -125,7 +125,7 @@ def _learn(task: Task, learner: Any, buffer: Any, settings: Any, seed: int) -> d
     return {"steps": task.evaluate_at, "success": success, "cpu_seconds": round(seconds, 1)}
 
 
-def _success(model: Any, env: gym.Env[Any, Any], episodes: int) -> float:
+def success_rate(model: Any, env: gym.Env[Any, Any], episodes: int) -> float:
     """The share of episodes, the same ones every time, that end at their goal."""
     reached = []
     for seed in range(episodes):

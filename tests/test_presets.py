@@ -42,6 +42,10 @@ ENVS: list[tuple[str, int, bool]] = [
     ("hindsight/FourRooms-v0", 31, True),
     ("hindsight/PixelRoom-v0", 31, True),
     ("hindsight/PointPush-v0", 50, False),
+    ("parking-v0", 500, False),
+    ("PointMaze_UMaze-v3", 300, False),
+    ("PointMaze_Medium-v3", 600, False),
+    ("PandaPush-v3", 50, False),
     ("Unknown-v0", 200, False),
     ("Unknown-v0", 200, True),
 ]
@@ -99,7 +103,9 @@ def test_presets_fit_together(
 def test_every_row_is_for_something_and_names_settings() -> None:
     used = set()
     for env, horizon, discrete, method, preset in trainings():
-        used |= {id(row) for row in preset_rows(Task(env, horizon, discrete), method, preset)}
+        for told in ({}, {"dense": True}, {"touched": True}):
+            task = Task(env, horizon, discrete, **told)
+            used |= {id(row) for row in preset_rows(task, method, preset)}
     assert used == {id(row) for row in TABLE}
     for row in TABLE:
         known = {name for m in AGENTS if m in row.methods for name in flatten(config_of(m, "X-v0"))}
@@ -168,3 +174,44 @@ def test_what_was_measured_is_told() -> None:
     assert "success" in reaches(Task("FetchReach-v4"), "ddpg")
     assert "score" in reaches(Task("hindsight/FourRooms-v0", 31, True), "hpg")
     assert reaches(Task("Unknown-v0"), "ddpg") == ""
+
+
+# ------------------------------------------------------------- by what the inspection of an env tells
+
+
+def settings_of(**told: Any) -> dict[str, Any]:
+    task = Task("Unknown-v0", **told)
+    return preset_settings(task, default_method(task))
+
+
+def test_long_episodes_make_short_cycles_and_cheap_actions() -> None:
+    short, long = settings_of(horizon=50), settings_of(horizon=500)
+    assert short["updates_per_step"] == long["updates_per_step"] == 0.25
+    assert (short["episodes_per_cycle"], long["episodes_per_cycle"]) == (16, 2)
+    assert (short["agent.action_l2"], long["agent.action_l2"]) == (1.0, pytest.approx(0.01))
+    assert settings_of(horizon=5)["episodes_per_cycle"] == 16
+
+
+def test_dense_rewards_and_things_to_be_touched() -> None:
+    assert default_method(Task("Unknown-v0", dense=True)) == "sac"
+    assert default_method(Task("Unknown-v0", dense=True, discrete=True)) == "dqn"
+    assert settings_of(dense=True)["agent.gamma"] == 0.95
+    assert "agent.gamma" not in settings_of()
+    assert settings_of(touched=True)["replay.moved_share"] == 0.8
+    assert "replay.moved_share" not in settings_of()
+    plain_her = preset_settings(Task("Unknown-v0", touched=True), "ddpg", "her")
+    assert "replay.moved_share" not in plain_her
+
+
+def test_what_was_measured_does_not_follow_from_an_inspection() -> None:
+    for env, _, discrete in ENVS[:12]:
+        plain = preset_settings(Task(env, 100, discrete), default_method(Task(env)))
+        told = Task(env, 100, discrete, dense=True, touched=True)
+        assert preset_settings(told, default_method(Task(env))) == plain
+        assert default_method(told) == default_method(Task(env, discrete=discrete))
+
+
+def test_the_module_before_an_id_does_not_count() -> None:
+    assert preset_settings(Task("module:FetchReach-v4"), "ddpg") == preset_settings(
+        Task("FetchReach-v4"), "ddpg"
+    )

@@ -160,7 +160,14 @@ def describe(
 
 
 def task_of(spec: GoalEnvSpec) -> Task:
-    return Task(spec.id, spec.horizon, spec.actions.discrete, spec.success_reward is None)
+    """What presets depend on."""
+    return Task(
+        spec.id,
+        spec.horizon,
+        discrete=spec.actions.discrete,
+        dense=spec.success_reward is None,
+        touched=not spec.moves_by_itself,
+    )
 
 
 def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> TrainConfig:

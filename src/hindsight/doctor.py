@@ -9,9 +9,12 @@ import sys
 import warnings
 from typing import Any
 
-from hindsight.envs.contract import inspect
+from hindsight.api import default_config, task_of
+from hindsight.config import OffPolicyConfig
+from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import check_mujoco, make, register_robotics
 from hindsight.errors import HindsightError
+from hindsight.presets import preset_rows
 from hindsight.training.conditions import jax_threads
 from hindsight.training.run import machine, versions
 
@@ -119,6 +122,24 @@ def _contract(
             f"{spec.step_seconds * 1e3:.2f} ms per step",
         )
     ]
-    return lines + [
-        (True, f"note: {w.message}") for w in caught if issubclass(w.category, UserWarning)
+    notes = [(True, f"note: {w.message}") for w in caught if issubclass(w.category, UserWarning)]
+    return lines + notes + [(True, text) for text in chosen(spec)]
+
+
+def chosen(spec: GoalEnvSpec) -> list[str]:
+    """What `hindsight train` would do with the env, and why."""
+    task = task_of(spec)
+    config = default_config(None, spec)
+    assert isinstance(config, OffPolicyConfig)
+    updates = config.updates_of_cycle(spec.horizon)
+    per_step = updates / (config.episodes_per_cycle * spec.horizon)
+    gamma = config.agent.gamma or 1.0 - 1.0 / spec.horizon
+    found = [
+        f"hindsight train {spec.id}: {config.agent.method}, {config.steps:,} steps, "
+        f"{per_step:.3g} updates per step, {config.episodes_per_cycle} episodes per cycle, "
+        f"batches of {config.batch_size}, gamma {gamma:.4g}"
     ]
+    reasons = [row.why for row in preset_rows(task, config.agent.method) if row.why]
+    if task.ours:
+        reasons = ["settings measured for this env (docs/results.md)"]
+    return found + [f"because: {why}" for why in reasons]

@@ -41,6 +41,7 @@ ONE = {
     "push_gradient": "grid",
     "point_push_gradients": "hpg-none",
     "point_push": "uniform",
+    "other_envs": "umaze",
 }
 
 TINY = """

@@ -19,6 +19,9 @@ from hindsight.types import Array, Bools, Floats, Tensor
 
 GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 SUCCESS_KEYS = ("is_success", "success")
+STILL_EPISODES, STILL_STEPS, SETTLING = 5, 30, 5
+"""Of the search for goals that random actions do not change; during the first steps things may
+settle."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,9 @@ class GoalEnvSpec:
     of images."""
     goal_spread: float = field(default=1.0, compare=False)
     """How far the goals that were seen lie apart."""
+    moves_by_itself: bool = field(default=True, compare=False)
+    """Whether random actions change the achieved goal. If not, it is of something that must be
+    touched first."""
 
     def reached(self, achieved: Array, desired: Array) -> Bools:
         """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as
@@ -127,6 +133,7 @@ def inspect(
     return replace(
         spec,
         relay_goals=relay_goals_of(env, name),
+        moves_by_itself=_moves_by_itself(env, spec.goal_spread),
         largest_observation=1.0 if spec.observation.pixels else largest,
     )
 
@@ -331,6 +338,29 @@ def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
             if terminated or truncated:
                 break
     return Probed(np.stack(achieved), np.stack(desired), float(np.median(seconds)), largest)
+
+
+def _moves_by_itself(env: gym.Env[Any, Any], goal_spread: float) -> bool:
+    """Whether, in all but one of a few short episodes of random actions, the achieved goal moves by
+    a thousandth of how far goals lie apart."""
+    rng, moved = np.random.default_rng(0), 0
+    try:
+        for seed in range(STILL_EPISODES):
+            env.reset(seed=seed)
+            for t in range(STILL_STEPS):
+                observation, _, terminated, truncated, _ = env.step(
+                    _random_action(env.action_space, rng)
+                )
+                if t <= SETTLING:
+                    start = np.array(observation["achieved_goal"], np.float64)
+                if np.abs(observation["achieved_goal"] - start).max() > 1e-3 * goal_spread:
+                    moved += 1
+                    break
+                if terminated or truncated:
+                    break
+    except Exception:  # of the env's own code, which fails again where it is told
+        return True
+    return moved >= STILL_EPISODES - 1
 
 
 def _goal_pairs(achieved: Array, desired: Array) -> tuple[Array, Array]:

@@ -214,10 +214,23 @@ def machine() -> dict[str, Any]:
     }
 
 
+_DEPENDED_ON = (
+    "hindsight-rl",
+    "jax",
+    "numpy",
+    "gymnasium",
+    "gymnasium-robotics",
+    "mujoco",
+    "highway-env",
+    "panda-gym",
+    "pybullet",
+)
+
+
 def versions() -> Mapping[str, str]:
     """Versions of what results depend on."""
     found = {}
-    for name in ("hindsight-rl", "jax", "numpy", "gymnasium", "gymnasium-robotics", "mujoco"):
+    for name in _DEPENDED_ON:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import rows
-from hindsight.lab.reproduce.configs import config_of, last_step, spec_of
+from hindsight.lab.reproduce.configs import config_of, is_installed, last_step, spec_of
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.seed_run import SeedRun
@@ -109,6 +109,8 @@ def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
         return row["minutes"] * max(whole, 1.0), not row["shared_machine"]
     if isinstance(entry, Measurement):
         return entry.minutes, False
+    if not is_installed(entry):
+        return 0.0, False  # it would end at once
     config = config_of(entry, seed)
     share = min(entry.stop_at or config.steps, config.steps) / config.steps
     return estimated_minutes(config, entry) * share, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hindsight import api
@@ -25,6 +26,14 @@ def _spec(env: str, kwargs: tuple[tuple[str, Any], ...]) -> GoalEnvSpec:
 
 def spec_of(training: Training) -> GoalEnvSpec:
     return _spec(training.env, tuple(sorted(training.env_kwargs.items())))
+
+
+def is_installed(training: Training) -> bool:
+    """Whether its env can be made here."""
+    try:
+        return not training.package or bool(version(training.package))
+    except PackageNotFoundError:
+        return False
 
 
 def config_of(training: Training, seed: int, trial_steps: int | None = None) -> TrainConfig:

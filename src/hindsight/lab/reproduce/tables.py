@@ -10,7 +10,7 @@ import numpy as np
 
 from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import measured_tables
-from hindsight.lab.reproduce.configs import command, config_of, differences
+from hindsight.lab.reproduce.configs import command, config_of, differences, is_installed
 from hindsight.lab.reproduce.experiment import Entry, Experiment, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.rows import Row, config_in, rows_of
@@ -161,6 +161,11 @@ def _command(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"`{shown}`"
 
 
+def _version(experiment: Experiment, entry: Training, rows: Rows) -> str:
+    found = dict.fromkeys(row["versions"].get(entry.package, "") for row in rows.values())
+    return f"{entry.package} {', '.join(filter(None, found))}".strip()
+
+
 def _curve(row: Row) -> tuple[list[float], list[float]]:
     """Steps and success of the evaluations."""
     return [point[0] for point in row["curve"]], [point[2] for point in row["curve"]]
@@ -228,6 +233,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "area": ("area under the curve [95 %]", _area),
     "against": ("P(larger area than the base) [95 %]", lambda experiment, entry, rows: ""),
     "soon": ("seeds that reach 0.9, median step", _soon),
+    "version": ("version", _version),
     "count": ("seeds", lambda experiment, entry, rows: str(len(rows))),
     "best": ("best evaluation (flatters)", _best),
     "first": ("first evaluation of 0.9", _first),
@@ -271,9 +277,9 @@ def _current(folder: Folder, entry: Entry) -> Rows:
     """The rows of an entry; it is an error if they have settings that the entry has not."""
     found = rows_of(folder.results, entry)
     for seed, row in found.items():
-        if isinstance(entry, Training) and (
-            other := differences(config_in(row), config_of(entry, seed))
-        ):
+        if not isinstance(entry, Training) or not is_installed(entry):
+            continue
+        if other := differences(config_in(row), config_of(entry, seed)):
             where = f"experiments/results/{entry.home}/{entry.slug}-seed{seed}.json"
             raise HindsightError(
                 f"{where} was measured with other settings ({other[0]}): measure it again or "

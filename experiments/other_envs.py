@@ -1,0 +1,33 @@
+"""Other people's envs, with no settings at all: what `hindsight train ENV` reaches."""
+
+from hindsight.lab.reproduce.experiment import Experiment, Training
+
+EXPERIMENT = Experiment(
+    order=4,
+    title="Other people's envs, with the defaults",
+    where="ours",
+    entries=(
+        Training("parking", "parking-v0", label="`parking-v0`", package="highway-env"),
+        Training(
+            "umaze",
+            "PointMaze_UMaze-v3",
+            label="`PointMaze_UMaze-v3`",
+            package="gymnasium-robotics",
+        ),
+        Training(
+            "medium",
+            "PointMaze_Medium-v3",
+            label="`PointMaze_Medium-v3`",
+            package="gymnasium-robotics",
+        ),
+        Training("panda-push", "PandaPush-v3", label="`PandaPush-v3`", package="panda-gym"),
+        Training(
+            "ant",
+            "AntMaze_UMaze-v5",
+            label="`AntMaze_UMaze-v5`",
+            package="gymnasium-robotics",
+            main=False,
+        ),
+    ),
+    columns=("label", "version", "by_seed", "best", "first", "steps", "minutes", "command"),
+)

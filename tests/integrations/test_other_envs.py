@@ -1,0 +1,106 @@
+"""Other people's envs: found by their ids, inspected, and trained on with no settings at all."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hindsight
+from hindsight.api import default_config, describe
+from hindsight.config import OffPolicyConfig
+from hindsight.doctor import _contract
+from hindsight.envs.contract import GoalEnvSpec, inspect
+from hindsight.envs.make import OTHERS, factory, make
+from hindsight.errors import HindsightError
+
+ENVS = ("parking-v0", "PointMaze_UMaze-v3", "PointMaze_Medium-v3", "PandaPush-v3", "PandaReach-v3")
+
+
+def require(env: str) -> None:
+    """Skip what needs the extra, where that is not installed."""
+    module = next((m for start, m in OTHERS.items() if env.startswith(start)), "gymnasium_robotics")
+    pytest.importorskip(module)
+
+
+def spec_of(env: str) -> GoalEnvSpec:
+    require(env)
+    return inspect(make(env), env)
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(HindsightError, match=r"of panda_gym: pip install 'hindsight-rl\[envs\]'"):
+        make("PandaNone-v3")
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_doctor_says_what_is_chosen_and_why(env: str) -> None:
+    require(env)
+    lines = _contract(env, {}, None)
+    assert all(ok for ok, _ in lines)
+    texts = [text for _, text in lines]
+    assert any(text.startswith(f"hindsight train {env}: ") for text in texts)
+    assert any(text.startswith("because: ") for text in texts)
+
+
+def test_what_the_inspection_tells() -> None:
+    parking = spec_of("parking-v0")
+    assert (parking.horizon, parking.success_reward, parking.moves_by_itself) == (500, None, True)
+    config = default_config(None, parking)
+    assert (config.agent.method, config.agent.gamma) == ("sac", 0.95)
+
+
+def test_what_must_be_touched_is_seen() -> None:
+    for env, moves in (("PandaPush-v3", False), ("PandaReach-v3", True)):
+        assert spec_of(env).moves_by_itself == moves
+    for env, moves in (("FetchPush-v4", False), ("AntMaze_UMaze-v5", True)):
+        assert inspect(make(env), env).moves_by_itself == moves
+
+
+def test_mazes_get_as_many_updates_per_step_as_others() -> None:
+    for env in ("PointMaze_UMaze-v3", "PointMaze_Medium-v3"):
+        config = default_config(None, describe(env, factory(env)))
+        assert isinstance(config, OffPolicyConfig)
+        assert config.updates_per_step == 0.25
+        assert config.episodes_per_cycle in (2, 3)
+
+
+@pytest.mark.parametrize("env", ["parking-v0", "PandaPush-v3"])
+def test_a_few_steps_of_training(env: str, tmp_path: Path) -> None:
+    require(env)
+    run = hindsight.train(
+        env,
+        run_dir=tmp_path / "run",
+        steps=60,
+        max_episode_steps=20,
+        num_envs=2,
+        episodes_per_cycle=2,
+        batch_size=16,
+        eval_episodes=2,
+        simulator="inline",
+        agent={"net_arch": (8,)},
+        quiet=True,
+    )
+    assert run.summary["status"] == "finished"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("env", "least"),
+    [
+        ("parking-v0", 0.9),
+        ("PointMaze_UMaze-v3", 0.9),
+        ("PointMaze_Medium-v3", 0.8),
+        ("PandaPush-v3", 0.9),
+    ],
+)
+def test_a_newcomers_first_training_learns(env: str, least: float, tmp_path: Path) -> None:
+    require(env)
+    run = hindsight.train(env, seed=10, run_dir=tmp_path / "run", quiet=True)
+    assert hindsight.evaluate(run.path, episodes=100).success_rate >= least
