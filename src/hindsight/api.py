@@ -207,11 +207,11 @@ def train_config(
         mirror.require_empty()
     config = with_settings(config, {"agent.precision": resolved(config.agent.precision)})
     with ExitStack() as stack:
-        display = stack.enter_context(Display(config, quiet))
         # These refuse what does not fit, before anything is written.
         dataset = _dataset(config, spec, resumed is None)
         if dataset is not None and how is not None:
             raise HindsightError("a dataset does not go with Ray: leave out one of both")
+        display = stack.enter_context(Display(config, quiet))
         loop = (
             make_loop(config, spec, make_env, stack, dataset)
             if how is None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hindsight.envs.make import make
+from hindsight.errors import HindsightError
 from hindsight.lab.scene import REACHED, TO_REACH, mark, set_up
-from hindsight.lab.video import DARK, GREEN, WIDTH, Shot, captioned, distance, play
+from hindsight.lab.video import DARK, GREEN, WIDTH, Shot, captioned, distance, play, record
 
 UNDER_WAY = Shot(1, "distance 0.123", success=False)
 
@@ -89,6 +92,14 @@ def test_a_fetch_goal_is_as_large_as_its_threshold_and_turns_green() -> None:
     assert model.site_rgba[goal] == pytest.approx(TO_REACH)
     mark(env, True)
     assert model.site_rgba[goal] == pytest.approx(REACHED)
+
+
+def test_an_env_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
+    policy: Any = SimpleNamespace(env="Mine-v0")
+    for modes, told in (([], "no render_modes"), (["ansi"], "only ansi")):
+        env = SimpleNamespace(metadata={"render_modes": modes})
+        with pytest.raises(HindsightError, match=f"Mine-v0 does not draw itself: .* has {told}"):
+            record(policy, lambda env=env: env, tmp_path / "x.mp4", 1, 0, 1)  # type: ignore[misc]
 
 
 def test_other_envs_are_shown_as_they_are() -> None:

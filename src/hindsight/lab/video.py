@@ -105,6 +105,12 @@ def record(
         raise HindsightError(f"cannot write {path}: there is no directory {path.parent}")
     with needs("report"):
         from imageio_ffmpeg import write_frames
+    modes = make_env().metadata.get("render_modes") or []
+    if "rgb_array" not in modes:
+        raise HindsightError(
+            f"{policy.env} does not draw itself: a video needs render_mode 'rgb_array', and its "
+            f"metadata has {'only ' + ', '.join(modes) if modes else 'no render_modes'}"
+        )
     env = make_env(render_mode="rgb_array")
     set_up(env, policy.env)
     fps = int(env.metadata.get("render_fps", 25))
