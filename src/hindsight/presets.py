@@ -199,7 +199,7 @@ TABLE: tuple[Row, ...] = (
     Row(OFF_POLICY, {"steps": 50_000}, envs=("parking-v0",)),
     Row(OFF_POLICY, {"steps": 100_000}, envs=("PointMaze_UMaze", "PandaReach")),
     Row(OFF_POLICY, {"steps": 300_000}, envs=("PointMaze_Medium",)),
-    Row(OFF_POLICY, {"steps": 400_000}, envs=("PandaPush",)),
+    Row(OFF_POLICY, {"steps": 250_000}, envs=("PandaPush",)),
     Row(("dqn",), {"steps": 400_000}),
     Row(("dqn",), {"steps": 40_000}, horizons=(1, 10)),
     # Values have edges at the walls. Chosen on seed 10: 0.95 after 40,000 steps, without these

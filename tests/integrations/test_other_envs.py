@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import hindsight
@@ -88,6 +91,19 @@ def test_a_few_steps_of_training(env: str, tmp_path: Path) -> None:
         quiet=True,
     )
     assert run.summary["status"] == "finished"
+
+
+def test_worker_processes_register_without_a_warning(tmp_path: Path) -> None:
+    require("parking-v0")
+    make("parking-v0")  # so that its spec is sent along
+    code = "import cloudpickle, sys; cloudpickle.load(sys.stdin.buffer)().reset(seed=0)"
+    told = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code],
+        input=cloudpickle.dumps(factory("parking-v0")),
+        capture_output=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, b"")
 
 
 @pytest.mark.slow

@@ -186,7 +186,8 @@ class Maker:
         self.spec = gym.registry.get(env_id)
 
     def __call__(self) -> Env:
-        if self.spec is not None and self.env_id not in gym.registry:
+        known = self.env_id in gym.registry or self.env_id.startswith(tuple(OTHERS))
+        if self.spec is not None and not known:  # those of others are registered by their modules
             gym.registry[self.env_id] = self.spec
         return make(self.env_id, **self.kwargs)
 
