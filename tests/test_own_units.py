@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import hindsight
 from conftest import LineEnv
 from hindsight.agents.shapes import Shapes
 from hindsight.api import default_config
+from hindsight.cli import main
 from hindsight.collect import Collector
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import inspect
@@ -243,6 +245,9 @@ class Raising(LineEnv):
         return super().compute_reward(achieved, desired, info)
 
 
+gym.register("test/Raising-v0", Raising, kwargs={"where": "step"})
+
+
 @pytest.mark.parametrize("where", ["step", "reset", "compute_reward"])
 def test_an_env_that_raises_is_one_line_and_a_traceback_in_a_file(
     where: str, tmp_path: Path
@@ -259,6 +264,21 @@ def test_an_env_that_raises_is_one_line_and_a_traceback_in_a_file(
     assert f"in {where}" in (path / "traceback.txt").read_text()
     assert Run.open(path).summary["status"] == "failed"
     assert isinstance(error.value.__cause__, RuntimeError | KeyError | AssertionError)
+
+
+def test_an_env_that_raises_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--num-envs", "2", "--episodes-per-cycle", "2", "--simulator", "inline", "--quiet"]
+    command = ["train", "test/Raising-v0", "--run-dir", str(tmp_path / "run"), *options]
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--eval-episodes", "2", "--agent.net-arch", "8"])
+    assert stop.value.code == 2
+    out, error = capsys.readouterr()
+    assert error.startswith("hindsight: test/Raising-v0: step() raised RuntimeError: the motor")
+    assert error.count("\n") == 1
+    assert "Traceback" not in out + error
+    assert "is hot" in (tmp_path / "run" / "traceback.txt").read_text()
 
 
 def test_a_reward_of_the_wrong_shape_is_named(line_spec: Any) -> None:

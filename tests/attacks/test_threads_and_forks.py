@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -104,8 +105,16 @@ def test_many_in_a_row_leave_nothing_open(rounds: int, tmp_path: Path) -> None:
     def count() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
-    counts = []
+    def resident_megabytes() -> float:
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    counts, sizes = [], []
     for i in range(rounds):
         hindsight.train(LineEnv, run_dir=tmp_path / str(i), quiet=True, **(QUICK | {"steps": 40}))
         counts.append(count())
+        sizes.append(resident_megabytes())
     assert len(set(counts[2:])) == 1
+    if rounds >= 50:  # the first ones fill the allocator
+        assert sizes[-1] < sizes[14] + 10
