@@ -87,6 +87,8 @@ def test_presets_fit_together(
     if isinstance(config, OffPolicyConfig):
         if preset in ("her", "baselines"):
             assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
+        elif preset == "relay":
+            assert config.relay
         elif preset != "default":
             assert config.replay.goals_chosen == "stored"
             assert config.priority.sampling == (

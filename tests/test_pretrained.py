@@ -13,7 +13,7 @@ import hindsight
 import hindsight.deploy
 from hindsight import pretrained
 from hindsight.cli import main
-from hindsight.commands.pretrain import EPISODES, LIMIT, add
+from hindsight.commands.pretrain import EPISODES, LIMIT, PRESETS, add
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
 from hindsight.training.run import Run
@@ -29,7 +29,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def test_there_are_some() -> None:
-    assert {"FetchReach-v4", "FetchPush-v4"} <= set(ENVS)
+    assert {"FetchReach-v4", "FetchPush-v4", "FetchPickAndPlace-v4"} <= set(ENVS)
 
 
 @pytest.mark.parametrize("env", ENVS)
@@ -46,7 +46,9 @@ def test_each_loads_is_small_and_says_what_it_reached(env: str) -> None:
     results = pretrained.results_of(env)
     assert results["episodes"] == EPISODES
     assert results["success_rate"] > 0.5
-    assert results["trained_by"] == f"hindsight train {env} --seed {Run.open(path).config.seed}"
+    preset = f" --preset {PRESETS[env]}" if env in PRESETS else ""
+    seed = Run.open(path).config.seed
+    assert results["trained_by"] == f"hindsight train {env}{preset} --seed {seed}"
     assert {"steps", "minutes", "versions", "machine", "reproduced_by", "made_by"} <= set(results)
 
 
@@ -125,6 +127,9 @@ def test_a_finished_run_is_put_into_the_library(
     results = json.loads((path / "results.json").read_text())
     assert results["success_rate"] == hindsight.evaluate(path, 10).success_rate
     assert results["steps"] == run.summary["steps"]
+    assert results["trained_by"].startswith(
+        "hindsight train test/Line-v0 --steps 200 --num-envs 4 "
+    )
     (run.path / "summary.json").write_text(json.dumps({"status": "stopped"}))
     with pytest.raises(HindsightError, match="not finished"):
         add(run.path, tmp_path / "library")

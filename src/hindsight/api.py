@@ -74,11 +74,11 @@ def train(
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is
     played at a time). `method` is ddpg or dqn by default; docs/algorithms.md lists the others.
     Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
-    hper-single, baselines, paper, paper-normalized; `baselines:16` has 16 workers). Besides those
-    named here, any setting of `OffPolicyConfig` or `OnPolicyConfig` can be given, and those of a
-    group as `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. `relay_goals`
-    turn `relay` on; `relay=True` alone takes those that the env declares. Checkpoints are copied
-    to `checkpoint_to`, an fsspec address such as s3://bucket/run.
+    hper-single, relay, baselines, paper, paper-normalized; `baselines:16` has 16 workers). Any
+    other setting of `OffPolicyConfig` or `OnPolicyConfig` can be given, too, and those of a group
+    as `agent={"gamma": 0.95}` or by dotted name, `**{"replay.replay_k": 8}`. `relay_goals` turn
+    `relay` on; `relay=True` alone takes those that the env declares. Checkpoints are copied to
+    `checkpoint_to`, an fsspec address such as s3://bucket/run.
 
     `callbacks` are called with the `Progress` after every cycle; one that returns True stops the
     training. `logger` is "wandb" or "mlflow", or a function of metrics and step

@@ -15,11 +15,13 @@ from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.errors import HindsightError, nearest
 
 PresetName = Literal[
-    "default", "her", "hper", "hper-single", "baselines", "paper", "paper-normalized"
+    "default", "her", "hper", "hper-single", "relay", "baselines", "paper", "paper-normalized"
 ]
 Settings = Mapping[str, Any]
 
-OURS: tuple[PresetName, ...] = ("default", "her", "hper", "hper-single")
+OURS: tuple[PresetName, ...] = ("default", "her", "hper", "hper-single", "relay")
+BEST: tuple[PresetName, ...] = ("default", "relay")
+"""What works best, without relay goals and with them."""
 PAPER: tuple[PresetName, ...] = ("paper", "paper-normalized")
 WORKERS = {"baselines": 8, "paper": 12, "paper-normalized": 12}
 """Presets of others' code, which averages the gradients of so many workers; `paper:1` is the
@@ -240,9 +242,7 @@ TABLE: tuple[Row, ...] = (
         },
         envs=("hindsight/PointPush",),
     ),
-    Row(
-        OFF_POLICY, {"replay.moved_share": 0.8}, envs=("hindsight/PointPush",), presets=("default",)
-    ),
+    Row(OFF_POLICY, {"replay.moved_share": 0.8}, envs=("hindsight/PointPush",), presets=BEST),
     # ---------------------------------------------------------------------- moving objects, replay
     Row(
         OFF_POLICY,
@@ -258,7 +258,7 @@ TABLE: tuple[Row, ...] = (
         envs=OBJECTS,
     ),
     Row(OFF_POLICY, _SETTLING, envs=OBJECTS),
-    Row(OFF_POLICY, _MOVED, envs=OBJECTS, presets=("default",)),
+    Row(OFF_POLICY, _MOVED, envs=OBJECTS, presets=BEST),
     Row(
         OFF_POLICY,
         {"steps": 400_000},
@@ -276,7 +276,7 @@ TABLE: tuple[Row, ...] = (
             "replay.replace_achieved": 0.0,
         },
         envs=("FetchSlide", "FetchPickAndPlace"),
-        presets=("default",),
+        presets=BEST,
     ),
     Row(
         OFF_POLICY,
@@ -292,6 +292,18 @@ TABLE: tuple[Row, ...] = (
         envs=("FetchPickAndPlace",),
         reaches="success 0.86-0.97 in 1,000,000 steps (3 seeds)",
     ),
+    # --------------------------------------------------------------------------------- relay goals
+    # docs/relay-goals.md. Chosen on seeds 10 and 11: a fifth of what is replayed is of the first
+    # stage, and there is an update for every eight steps instead of sixteen.
+    Row(OFF_POLICY, {"relay": True, "relay_weight": 0.25}, presets=("relay",)),
+    Row(
+        OFF_POLICY,
+        {"num_envs": 16, "episodes_per_cycle": 16, "agent.precision": "auto"},
+        envs=OBJECTS,
+        presets=("relay",),
+    ),
+    Row(OFF_POLICY, {"steps": 160_000}, envs=("FetchPush",), presets=("relay",)),
+    Row(OFF_POLICY, {"steps": 700_000}, envs=("FetchPickAndPlace",), presets=("relay",)),
     # ---------------------------------------------------------------- hindsight prioritised replay
     Row(OFF_POLICY, _RANK | {"priority.queues": "two_queues"}, presets=("hper",)),
     # In one queue the number of pairs decides how often they are replayed: more of them, and first
@@ -508,9 +520,10 @@ def preset_settings(task: Task, method: str, preset: str = "default") -> dict[st
     """The settings of a preset, by dotted name.
 
     default: what works best. her: the same with plain uniform HER. hper and hper-single: the
-    same with hindsight prioritised replay in two queues or in one. baselines: HER as in OpenAI
-    baselines, the gradients of 8 workers averaged. paper: the paper's own settings, with 12
-    workers, its normaliser off as in its published code. paper-normalized: with it on.
+    same with hindsight prioritised replay in two queues or in one. relay: default, and relay
+    goals. baselines: HER as in OpenAI baselines, the gradients of 8 workers averaged. paper: the
+    paper's own settings, with 12 workers, its normaliser off as in its published code.
+    paper-normalized: with it on.
     `baselines:16`, `paper:1` and so on have another number of workers.
     """
     _, workers = _name_and_workers(preset)

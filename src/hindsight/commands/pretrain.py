@@ -11,9 +11,12 @@ import tyro
 
 from hindsight import pretrained
 from hindsight.commands.train import Train
+from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 
 EPISODES = 1000
+PRESETS = {"FetchPush-v4": "relay", "FetchPickAndPlace-v4": "relay"}
+"""Of the tasks that another preset than the default solves better, or sooner."""
 LIMIT = 1_000_000
 """Bytes of a policy."""
 
@@ -33,7 +36,7 @@ def pretrain(
         return
     for env in envs or pretrained.envs():
         path = Path("runs") / "pretrained" / f"{env}-seed{seed}"
-        Train(env, seed=seed, run_dir=path).run([])
+        Train(env, preset=PRESETS.get(env, "default"), seed=seed, run_dir=path).run([])
         add(path)
 
 
@@ -59,13 +62,38 @@ def add(path: Path, directory: Path = pretrained.DIRECTORY, episodes: int = EPIS
         "mean_return": result.mean_return,
         "episodes": result.episodes,
         "reproduced_by": f"hindsight eval {config.env} --pretrained --episodes {episodes}",
-        "trained_by": f"hindsight train {config.env} --seed {config.seed}",
+        "trained_by": _command(config),
         "made_by": f"make pretrained ENVS={config.env}",
         **{name: summary[name] for name in ("method", "steps", "minutes", "machine", "versions")},
     }
     (target / pretrained.RESULTS).write_text(json.dumps(results, indent=2) + "\n")
     print(f"{target}: success rate {result.success_rate:.3f} on {episodes:,} fresh episodes")
     return target
+
+
+def _command(config: TrainConfig) -> str:
+    """The command that trains with these settings: the env's preset, and what differs from it."""
+    from hindsight import api
+    from hindsight.envs.make import factory
+    from hindsight.lab.reproduce.configs import HARMLESS, command
+    from hindsight.lab.reproduce.experiment import Training
+    from hindsight.precision import resolved
+    from hindsight.settings import flatten, plain, with_settings
+
+    preset = PRESETS.get(config.env, "default")
+    spec = api.describe(config.env, factory(config.env, config.env_kwargs))
+    made = api.default_config(config.agent.method, spec, preset)
+    own, presets = (
+        flatten(with_settings(c, {"seed": config.seed, "agent.precision": here}))
+        for c, here in ((c, resolved(c.agent.precision)) for c in (config, made))
+    )
+    other = {
+        name: plain(value)
+        for name, value in own.items()
+        if value != presets.get(name) and not name.startswith(HARMLESS)
+    }
+    training = Training("", config.env, preset, settings=other, env_kwargs=config.env_kwargs)
+    return command(training, config.seed)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ class TrainOptions:
     ] = None
     preset: Annotated[str, arg(metavar="NAME")] = "default"
     """default, her: plain HER, hper: hindsight prioritised replay in two queues, hper-single: in
-    one, baselines or baselines:N: HER as in OpenAI baselines with N workers, paper or paper:N: the
-    paper's settings."""
+    one, relay: with relay goals, baselines or baselines:N: HER as in OpenAI baselines with N
+    workers, paper or paper:N: the paper's settings."""
     steps: Annotated[int | None, _option("INT")] = None
     """Env steps to train for."""
     batch_size: Annotated[int | None, _option("INT")] = None
