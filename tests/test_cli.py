@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hindsight.cli import main
+from hindsight.options import take_env_kwargs
 
 QUICK = ["--gradient-steps", "4", "--batch-size", "32", "--eval-episodes", "4", "--quiet"]
 TESTS = str(Path(__file__).parent)
@@ -22,6 +23,12 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
         main([str(a) for a in arguments])
     captured = capsys.readouterr()
     return int(stop.value.code or 0), captured.out, captured.err
+
+
+def test_arguments_of_an_env() -> None:
+    text = "train Env-v0 --env.a false --env.b=True --env.c-d 0.5 --env.e none --env.f (1,2) --x"
+    kwargs = {"a": False, "b": True, "c_d": 0.5, "e": "none", "f": (1, 2)}
+    assert take_env_kwargs(text.split()) == (["train", "Env-v0", "--x"], kwargs)
 
 
 @pytest.fixture(scope="module")

@@ -132,8 +132,18 @@ def take_env_kwargs(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
         if not equals and not queue:
             raise HindsightError(f"--env.{name} needs a value")
         value = value if equals else queue.pop(0)
-        try:
-            kwargs[name.replace("-", "_")] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            kwargs[name.replace("-", "_")] = value
+        kwargs[name.replace("-", "_")] = as_value(value)
     return rest, kwargs
+
+
+def as_value(text: str) -> Any:
+    """A number, true or false, a tuple, or else the text itself (names, schedules, `none`)."""
+    known = {"true": True, "false": False}
+    if text.lower() in known:
+        return known[text.lower()]
+    if text == "none":  # is a value of priority.bias_correction
+        return text
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import itertools
 import re
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 from hindsight.config import TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.jobs import At, State, last_evaluation, same, training_state
+from hindsight.options import as_value
 from hindsight.training.run import Run, config_file, read_config
 
 _ARGUMENTS = re.compile(r"preset|method|env\..+")
@@ -125,20 +125,8 @@ def _config(configure: Configure, combination: Sequence[tuple[str, str]]) -> Tra
         if _ARGUMENTS.fullmatch(name):
             extra += [f"--{name}", value]
         else:
-            settings[name] = _value(value)
+            settings[name] = as_value(value)
     return configure(extra, settings)
-
-
-def _value(text: str) -> Any:
-    """A number, true or false, none, a tuple, or else the text itself (names, schedules)."""
-    known = {"true": True, "false": False, "none": None}
-    if text.lower() in known:
-        # `none` is a value of priority.bias_correction
-        return text if text == "none" else known[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def _names(combinations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
