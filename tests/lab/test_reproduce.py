@@ -42,6 +42,7 @@ ONE = {
     "point_push_gradients": "hpg-none",
     "point_push": "uniform",
     "other_envs": "umaze",
+    "collectors": "push-2",
 }
 
 TINY = """

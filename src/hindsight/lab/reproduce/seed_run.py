@@ -151,7 +151,7 @@ def _train(job: SeedRun, entry: Training, left: Minutes) -> Run:
         return late or (end < config.steps and progress.step >= end)
 
     how: dict[str, Any] = {"callbacks": [stop], "quiet": job.quiet}
-    if entry.collectors is not None:
+    if entry.collectors is not None and job.trial_steps is None:  # a trial may have a single env
         how |= {"ray": "local", "collectors": entry.collectors, "asynchronous": True}
     if state == "interrupted":
         run = api.resume(job.run_dir, **how)
