@@ -114,6 +114,8 @@ def test_every_command_can_be_read(name: str, capsys: pytest.CaptureFixture[str]
             if stop.code:  # else it is --help or the like
                 raise
         except ValueError as error:
+            if "pip install 'hindsight-rl[envs]'" in str(error):  # it is read where they are
+                continue
             raise AssertionError(f"hindsight {shlex.join(arguments)}: {error}") from error
 
 

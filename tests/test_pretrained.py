@@ -29,7 +29,8 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def test_there_are_some() -> None:
-    assert {"FetchReach-v4", "FetchPush-v4", "FetchPickAndPlace-v4"} <= set(ENVS)
+    tasks = ("Reach", "Push", "PickAndPlace", "Slide")
+    assert {f"Fetch{task}-v4" for task in tasks} <= set(ENVS)
 
 
 @pytest.mark.parametrize("env", ENVS)
