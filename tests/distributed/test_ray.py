@@ -46,6 +46,7 @@ QUICK: dict[str, Any] = {
 }
 HPER = {
     "replay.goals_chosen": "stored",
+    "replay.moved_share": 0.0,  # the default where random actions move nothing
     "priority.sampling": "proportional",
     "priority.queues": "two_queues",
     "priority.updates_per_draw": 2,
