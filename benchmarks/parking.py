@@ -7,11 +7,10 @@ other_envs`.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.sb3_learning import success_rate
+from benchmarks.sb3_learning import learning_curve
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
 from hindsight.training.run import machine, versions
@@ -49,7 +48,6 @@ def run() -> dict[str, Any]:
 
 
 def _learn(sb3: Any, seed: int) -> dict[str, Any]:
-    """Success of the greedy policy after so many steps, and the seconds of training."""
     env, test = make("parking-v0"), make("parking-v0")
     model = sb3.SAC(
         "MultiInputPolicy",
@@ -60,19 +58,7 @@ def _learn(sb3: Any, seed: int) -> dict[str, Any]:
         seed=seed,
         **SETTINGS,
     )
-    success: list[float] = []
-    start, seconds = time.process_time(), 0.0
-
-    def evaluate(now: dict[str, Any], _: dict[str, Any]) -> bool:
-        nonlocal start, seconds
-        if now["self"].num_timesteps in EVALUATE_AT:
-            seconds += time.process_time() - start
-            success.append(success_rate(model, test, EPISODES))
-            start = time.process_time()
-        return True
-
-    model.learn(EVALUATE_AT[-1], callback=evaluate, log_interval=None)
-    return {"steps": EVALUATE_AT, "success": success, "cpu_seconds": round(seconds, 1)}
+    return learning_curve(model, test, EVALUATE_AT, EPISODES)
 
 
 def table(result: dict[str, Any]) -> str:

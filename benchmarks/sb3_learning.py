@@ -98,7 +98,6 @@ def run() -> dict[str, Any]:
 
 
 def _learn(task: Task, learner: Any, buffer: Any, settings: Any, seed: int) -> dict[str, Any]:
-    """Success of the greedy policy after so many steps, and the seconds of training."""
     env, test = (make(task.env, **task.env_options) for _ in range(2))
     model = learner(
         "MultiInputPolicy",
@@ -110,19 +109,27 @@ def _learn(task: Task, learner: Any, buffer: Any, settings: Any, seed: int) -> d
         seed=seed,
         **task.settings,
     )
+    return learning_curve(model, test, task.evaluate_at, task.episodes)
+
+
+def learning_curve(
+    model: Any, test: gym.Env[Any, Any], evaluate_at: tuple[int, ...], episodes: int
+) -> dict[str, Any]:
+    """Train a model: success of its greedy policy after so many steps, and the seconds of
+    training."""
     success: list[float] = []
     start, seconds = time.process_time(), 0.0
 
     def evaluate(now: dict[str, Any], _: dict[str, Any]) -> bool:
         nonlocal start, seconds
-        if now["self"].num_timesteps in task.evaluate_at:
+        if now["self"].num_timesteps in evaluate_at:
             seconds += time.process_time() - start
-            success.append(success_rate(model, test, task.episodes))
+            success.append(success_rate(model, test, episodes))
             start = time.process_time()
         return True
 
-    model.learn(task.evaluate_at[-1], callback=evaluate, log_interval=None)
-    return {"steps": task.evaluate_at, "success": success, "cpu_seconds": round(seconds, 1)}
+    model.learn(evaluate_at[-1], callback=evaluate, log_interval=None)
+    return {"steps": evaluate_at, "success": success, "cpu_seconds": round(seconds, 1)}
 
 
 def success_rate(model: Any, env: gym.Env[Any, Any], episodes: int) -> float:

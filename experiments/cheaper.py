@@ -13,7 +13,6 @@ OTHERS = {"replay.other_goals": "step(0, 0.5, 0.06)"}  # 2 : 2 : 1 after 25k of 
 SLIDE_OTHERS = {"replay.other_goals": "step(0, 0.5, 0.02)"}  # after 25k of 1.3M
 BFLOAT16 = {"agent.precision": "bfloat16"}
 RELAY = {"relay": True}
-SHORT = {"agent.precision": "bfloat16"}  # the preset's choice where a CPU has it
 
 
 def training(
@@ -36,8 +35,8 @@ EXPERIMENT = Experiment(
         training("push-others", PUSH, "Push: and goals of other episodes", OTHERS),
         training("push-bfloat16", PUSH, "Push: and bfloat16", BFLOAT16),
         training("push-relay", PUSH, "Push: and relay goals", RELAY),
-        training("push-relay-short", PUSH, "Push: preset relay", SHORT, preset="relay"),
-        training("pick-relay-short", PICK, "PickAndPlace: preset relay", SHORT, preset="relay"),
+        training("push-relay-short", PUSH, "Push: preset relay", BFLOAT16, preset="relay"),
+        training("pick-relay-short", PICK, "PickAndPlace: preset relay", BFLOAT16, preset="relay"),
         Use("half_hour", "slide", label="Slide: default", seeds=SEEDS),
         training("slide-others", SLIDE, "Slide: and goals of others", SLIDE_OTHERS, False),
         training("slide-bfloat16", SLIDE, "Slide: and bfloat16", BFLOAT16, False),
