@@ -75,23 +75,19 @@ def _command(config: TrainConfig) -> str:
     """The command that trains with these settings: the env's preset, and what differs from it."""
     from hindsight import api
     from hindsight.envs.make import factory
-    from hindsight.lab.reproduce.configs import HARMLESS, command
+    from hindsight.lab.reproduce.configs import changed, command
     from hindsight.lab.reproduce.experiment import Training
     from hindsight.precision import resolved
-    from hindsight.settings import flatten, plain, with_settings
+    from hindsight.settings import with_settings
 
     preset = PRESETS.get(config.env, "default")
     spec = api.describe(config.env, factory(config.env, config.env_kwargs))
     made = api.default_config(config.agent.method, spec, preset)
     own, presets = (
-        flatten(with_settings(c, {"seed": config.seed, "agent.precision": here}))
-        for c, here in ((c, resolved(c.agent.precision)) for c in (config, made))
+        with_settings(c, {"seed": config.seed, "agent.precision": resolved(c.agent.precision)})
+        for c in (config, made)
     )
-    other = {
-        name: plain(value)
-        for name, value in own.items()
-        if value != presets.get(name) and not name.startswith(HARMLESS)
-    }
+    other = {name: value for name, (value, _) in changed(own, presets).items()}
     training = Training("", config.env, preset, settings=other, env_kwargs=config.env_kwargs)
     return command(training, config.seed)
 

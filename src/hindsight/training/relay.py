@@ -81,13 +81,13 @@ class Relay:
         self.spec = task
         if config.relay:
             _check(task)
-        self.size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
-        self.stages = Stages(self.goals, self.size)
+        size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
+        self.stages = Stages(self.goals, size)
         if config.relay:
             weight = config.relay_weight if isinstance(config, OffPolicyConfig) else 1.0
             self.spec = replace(
                 task,
-                goal=Features((self.size + len(self.stages),)),
+                goal=Features((size + len(self.stages),)),
                 goal_dtype=np.dtype(np.float64),
                 goal_reward=self._reward,
                 goal_terminated=None if task.goal_terminated is None else self._terminated,
@@ -137,7 +137,7 @@ class Relay:
 
     def _rows(self, goals: Array) -> list[Ints]:
         """Which goals are of each stage."""
-        stage = goals[:, self.size :].argmax(axis=1)
+        stage = goals[:, self.stages.size :].argmax(axis=1)
         return [np.flatnonzero(stage == i) for i in range(len(self.stages))]
 
     def _reward(self, achieved: Array, desired: Array) -> Floats:
@@ -148,7 +148,7 @@ class Relay:
         assert hit is not None
         assert bounds is not None
         for goal, rows in zip(self.goals, early, strict=True):
-            apart = distance(achieved[rows, : self.size], desired[rows, : self.size])
+            apart = distance(achieved[rows, : self.stages.size], desired[rows, : self.stages.size])
             reward[rows] = np.where(apart < goal.tolerance, hit, bounds[0])
         return reward
 

@@ -62,18 +62,18 @@ def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
     return replace(config, **small)
 
 
-def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
-    """Settings in which two configs differ, but for those that do not change what is learnt:
-    `name: a, not b`."""
+def changed(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """Settings in which two configs differ, but for those that do not change what is learnt."""
     one, other = (
         {k: plain(v) for k, v in flatten(config).items() if not k.startswith(HARMLESS)}
         for config in (a, b)
     )
-    return [
-        f"{k}: {one.get(k)}, not {other.get(k)}"
-        for k in {**one, **other}
-        if one.get(k) != other.get(k)
-    ]
+    return {k: (one.get(k), other.get(k)) for k in {**one, **other} if one.get(k) != other.get(k)}
+
+
+def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
+    """The same in words: `name: a, not b`."""
+    return [f"{name}: {one}, not {other}" for name, (one, other) in changed(a, b).items()]
 
 
 def command(entry: Training | Measurement, seed: int) -> str:
