@@ -16,7 +16,8 @@ class PointEnv(gym.Env[Any, Any]):
     `rewards` of a miss and of a hit; `dense`: minus so many times the distance instead. `ends`:
     the episode ends at the goal. Places are shown as `unit` * (place + `offset`). The goal
     stays; moves at the fifth step; or is a new one after it was reached, shown at once or a step
-    later. `pillar`: an episode fails in the middle of the square.
+    later. `pillar`: an episode fails in the middle of the square. `hidden`: observations do not
+    tell the place, only the achieved goal does.
     """
 
     metadata = {"render_modes": []}
@@ -32,9 +33,11 @@ class PointEnv(gym.Env[Any, Any]):
         goal: Literal["stays", "moves", "again", "again later"] = "stays",
         pillar: bool = False,
         tells: bool = True,
+        hidden: bool = False,
     ) -> None:
         self.rewards, self.ends, self.unit, self.offset = rewards, ends, unit, offset
         self.dense, self.kind, self.pillar, self.tells = dense, goal, pillar, tells
+        self.hidden = hidden
         box = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
         keys = ("observation", "achieved_goal", "desired_goal")
         self.observation_space = gym.spaces.Dict(dict.fromkeys(keys, box))
@@ -77,4 +80,5 @@ class PointEnv(gym.Env[Any, Any]):
 
     def _observe(self) -> dict[str, Any]:
         x, goal = (self.unit * (place + self.offset) for place in (self.x, self.goal))
-        return {"observation": x.copy(), "achieved_goal": x.copy(), "desired_goal": goal.copy()}
+        seen = np.zeros(2) if self.hidden else x.copy()
+        return {"observation": seen, "achieved_goal": x.copy(), "desired_goal": goal.copy()}

@@ -16,9 +16,10 @@ from conftest import LineEnv
 from hindsight.agents.shapes import Shapes
 from hindsight.api import default_config
 from hindsight.cli import main
-from hindsight.collect import Collector
+from hindsight.collect import Collector, record
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import inspect
+from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Normalizer
 from hindsight.replay.batch import RewardScale
@@ -132,6 +133,7 @@ def test_the_same_policy_whatever_the_rewards_are(ends: bool, tmp_path: Path) ->
         {"goal": "again"},
         {"goal": "again later"},
         {"pillar": True, "rewards": (0.0, 1.0), "ends": True},
+        {"hidden": True},
     ],
 )
 @pytest.mark.filterwarnings("ignore:PointEnv. desired_goal changes when it is reached:UserWarning")
@@ -195,6 +197,38 @@ def test_a_goal_that_moves_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HindsightError, match=r"desired_goal changes .* \(at step 5, and") as error:
         hindsight.train(lambda: PointEnv(goal="moves"), run_dir=tmp_path / "run", **QUICK)
     assert "\n" not in str(error.value)
+
+
+def test_a_policy_sees_the_achieved_goal_where_observations_do_not_tell_it(tmp_path: Path) -> None:
+    """As in AntMaze, whose observations lack the place of the ant."""
+    hidden = inspect(PointEnv(hidden=True, offset=300.0))
+    assert inspect(PointEnv()).observation == Features((2,))
+    assert hidden.observation == Features((2,), achieved=2)
+    assert default_config(None, hidden).agent.clip_observation > 3000
+
+    run = hindsight.train(lambda: PointEnv(hidden=True), run_dir=tmp_path / "run", **QUICK)
+    shown = {"observation": np.zeros(2), "achieved_goal": np.ones(2), "desired_goal": np.zeros(2)}
+    policy = hindsight.load(run.path)
+    assert policy.observation.dim == 4
+    there = policy(shown)
+    assert not np.array_equal(there, policy(shown | {"achieved_goal": -np.ones(2)}))
+    features = np.float32([[0, 0, 1, 1]]), np.float32([[0, 0]])
+    np.testing.assert_array_equal(there, policy.act(*features)[0])
+    batch = {key: np.stack([value] * 3) for key, value in shown.items()}
+    np.testing.assert_allclose(policy(batch), [there] * 3, atol=1e-6)
+    del shown["achieved_goal"]
+    with pytest.raises(HindsightError, match="the observation lacks achieved_goal"):
+        policy(shown)
+
+
+def test_what_was_recorded_has_what_the_policy_sees() -> None:
+    env = PointEnv(hidden=True)
+    spec = inspect(env)
+    observations = [env.reset(seed=0)[0], env.step(np.ones(2))[0]]
+    places = np.stack([shown["achieved_goal"] for shown in observations]).astype(np.float32)
+    episodes = record(spec, observations, [np.ones(2)], terminated=False)
+    assert episodes.observation.shape == (1, 31, 4)
+    np.testing.assert_array_equal(episodes.observation[0, :2, 2:], places)
 
 
 # -------------------------------------------------------------------------------------- failures

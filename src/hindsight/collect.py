@@ -67,8 +67,7 @@ class Collector:
         with of_the_env(f"{spec.id}: reset()"):
             frame = self.envs.reset(seeds)
         goal = spec.goal(frame.desired_goal)
-        features = spec.observation
-        observation = np.zeros((n, horizon + 1, features.dim), features.dtype)
+        observation = np.zeros((n, horizon + 1, spec.observation.dim), spec.observation.dtype)
         achieved = np.zeros((n, horizon + 1, *frame.achieved_goal.shape[1:]), spec.goal_dtype)
         action: Array = np.zeros((n, horizon), np.int64)
         if not spec.actions.discrete:
@@ -79,7 +78,8 @@ class Collector:
         length, alive = np.full(n, horizon, np.int64), np.ones(n, np.bool_)
         pursued = frame.desired_goal.copy()
         desired = pursued.astype(spec.goal_dtype)
-        observation[:, 0], achieved[:, 0] = features(frame.observation), frame.achieved_goal
+        observation[:, 0] = spec.seen(frame.observation, frame.achieved_goal)
+        achieved[:, 0] = frame.achieved_goal
         for t in range(horizon):
             chosen = act(observation[:, t], goal)
             if isinstance(chosen, tuple):
@@ -88,10 +88,8 @@ class Collector:
             action[:, t] = chosen
             with of_the_env(f"{spec.id}: step()"):
                 frame = self.envs.step(spec.actions.inside(action[:, t]))
-            observation[:, t + 1], achieved[:, t + 1] = (
-                features(frame.observation),
-                frame.achieved_goal,
-            )
+            observation[:, t + 1] = spec.seen(frame.observation, frame.achieved_goal)
+            achieved[:, t + 1] = frame.achieved_goal
             reward[alive, t] = frame.reward[alive]
             terminated[alive, t] = frame.terminated[alive]
             success[alive, t] = frame.success[alive]
@@ -170,12 +168,13 @@ def record(
         return out
 
     achieved, desired = column("achieved_goal"), column("desired_goal")
+    seen = spec.seen(column("observation"), achieved)
     reward = spec.goal_reward(achieved[1:], desired[:-1])
     reached = spec.reached(achieved[1:], desired[:-1]) if success is None else np.asarray(success)
     ends = np.zeros((1, horizon), np.bool_)
     ends[0, length - 1] = terminated
     return Episodes(
-        padded(spec.observation(column("observation")), horizon + 1, spec.observation.dtype),
+        padded(seen, horizon + 1, spec.observation.dtype),
         padded(achieved, horizon + 1, spec.goal_dtype),
         desired[:1].astype(spec.goal_dtype),
         padded(np.asarray(actions), horizon, np.int64 if spec.actions.discrete else np.float32),

@@ -35,7 +35,7 @@ class DeployedPolicy(Protocol):
 
     def __call__(self, observation: Mapping[str, Any]) -> Any:
         """The action for a dict with `observation` and `desired_goal`, or the actions for a
-        batch."""
+        batch. With `achieved_goal`, too, if the env's observations do not tell it."""
 
 
 def load(path: str | Path) -> DeployedPolicy:

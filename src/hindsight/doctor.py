@@ -112,11 +112,14 @@ def _contract(
         if spec.goal_terminated is not None
         else "learnt from successes that end an episode"
     )
+    achieved = ""
+    if spec.observation.achieved:
+        achieved = " (without the achieved goal: the policy is given both)"
     lines = [
         (
             True,
-            f"{env_id} keeps the goal-env contract: observation {spec.observation.dim}, goal "
-            f"{spec.goal.dim}, "
+            f"{env_id} keeps the goal-env contract: observation {spec.observation.own_dim}"
+            f"{achieved}, goal {spec.goal.dim}, "
             f"{actions}, {spec.horizon} steps, {reward} reward, terminated of alternate goals "
             f"{ends}, "
             f"{spec.step_seconds * 1e3:.2f} ms per step",

@@ -22,7 +22,7 @@ from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.integrations.onnx import OPSET, OnnxPolicy, build, export, largest_difference
 from hindsight.normalizer import Scale
-from hindsight.training.policy import Policy
+from hindsight.training.policy import Policy, inputs_of
 
 BOX, CHOICES = Actions(0, (-2.0, 0.0), (4.0, 1.0)), Actions(choices=3)
 OBSERVATION, GOAL = Features((5,)), Features((2,))
@@ -75,7 +75,7 @@ def random_observations(policy: Policy, count: int) -> dict[str, Any]:
             return rng.integers(0, features.categories, count)
         return rng.normal(0, 2, (count, *features.shape))  # float64, as envs give it
 
-    return {"observation": values(policy.observation), "desired_goal": values(policy.goal)}
+    return {name: values(features) for name, features in inputs_of(policy).items()}
 
 
 def assert_same_actions(policy: Policy, path: Path) -> None:
@@ -119,8 +119,20 @@ def test_every_head(name: str, tmp_path: Path) -> None:
         {"observation": Features((2, 3)), "goal": Features((1, 2))},
         {"observation": Features((), 7), "goal": Features((), 7)},
         {"observation": Features((4,)), "goal": Features((), 3)},
+        {"observation": Features((2, 3), achieved=2), "clip_observation": 1.5},
+        {"observation": Features((4,), achieved=3), "goal": Features((), 3)},
     ],
-    ids=["layer norm", "tanh", "clipped", "fourier", "shaped", "discrete", "mixed"],
+    ids=[
+        "layer norm",
+        "tanh",
+        "clipped",
+        "fourier",
+        "shaped",
+        "discrete",
+        "mixed",
+        "achieved",
+        "achieved one-hot",
+    ],
 )
 def test_every_network_and_space(options: dict[str, Any], tmp_path: Path) -> None:
     policy = make_policy(**options)
@@ -130,6 +142,9 @@ def test_every_network_and_space(options: dict[str, Any], tmp_path: Path) -> Non
 def test_inputs_are_named_and_the_file_says_what_it_is(tmp_path: Path) -> None:
     model = onnx.load(str(export(make_policy(), tmp_path / "policy.onnx").path))
     assert [value.name for value in model.graph.input] == ["observation", "desired_goal"]
+    without = build(make_policy(observation=Features((5,), achieved=2)))  # the achieved goal
+    names = [value.name for value in without.graph.input]
+    assert names == ["observation", "achieved_goal", "desired_goal"]
     assert [value.name for value in model.graph.output] == ["action"]
     assert [opset.version for opset in model.opset_import] == [OPSET]
     loaded = OnnxPolicy.load(tmp_path / "policy.onnx")

@@ -74,7 +74,7 @@ class Export:
         print(f"to train from it: hindsight train {run.config.env} --dataset minari:{name}")
 
     def _onnx(self, path: Path) -> None:
-        from hindsight.integrations.onnx import export, inputs_of
+        from hindsight.integrations.onnx import export, in_words
         from hindsight.saving.files import refuse_links
         from hindsight.training.policy import Policy
 
@@ -88,7 +88,7 @@ class Export:
             refuse_links(path)
         done = export(policy, output)
         print(f"policy: {done.path} ({done.path.stat().st_size / 1000:.0f} kB)")
-        print(f"graph: ONNX opset {done.opset}, {inputs_of(policy)}")
+        print(f"graph: ONNX opset {done.opset}, {in_words(policy)}")
         print(
             f"checked: {done.observations:,} observations, actions differ by at most "
             f"{done.largest_difference:.0e} of half their range"

@@ -93,6 +93,11 @@ class GoalEnvSpec:
     """Whether random actions change the achieved goal. If not, it is of something that must be
     touched first."""
 
+    def seen(self, observation: Array, achieved: Array) -> Array:
+        """Features [n, o] of what an agent sees: observations [n, ...], and the achieved goals
+        [n, ...] if observations do not tell them."""
+        return self.observation(observation, self.goal(achieved))
+
     def reached(self, achieved: Array, desired: Array) -> Bools:
         """Where the goals `desired` [n, ...] are met by `achieved`: the reward is as good as
         that of an exact hit."""
@@ -130,6 +135,9 @@ def inspect(
     goals = probed.achieved, probed.desired
     spec = describe(name, spaces, actions, horizon, reward, terminated, *goals, probed.seconds)
     largest = max(spec.largest_observation, probed.largest_observation)
+    if not _tells_achieved(spec, probed.observations, probed.achieved):
+        spec = replace(spec, observation=replace(spec.observation, achieved=spec.goal.dim))
+        largest = max(largest, float(np.abs(spec.goal(probed.achieved)).max()))
     return replace(
         spec,
         relay_goals=relay_goals_of(env, name),
@@ -290,6 +298,7 @@ class Probed:
 
     achieved: Array  # [n, ...]
     desired: Array
+    observations: Array
     seconds: float  # per step
     largest_observation: float
 
@@ -305,7 +314,7 @@ def _largest(space: gym.Space[Any]) -> float:
 def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
     """Act at random for a few steps."""
     rng = np.random.default_rng(0)
-    achieved, desired, seconds = [], [], []
+    achieved, desired, observations, seconds = [], [], [], []
     largest = 0.0
     for seed in range(3):
         observation, _ = env.reset(seed=seed)
@@ -322,6 +331,7 @@ def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
             largest = max(largest, float(np.abs(observation["observation"]).max(initial=0)))
             achieved.append(np.array(observation["achieved_goal"]))
             desired.append(np.array(observation["desired_goal"]))
+            observations.append(np.array(observation["observation"]))
             if (desired[-1] != goal).any():
                 raise HindsightError(
                     f"{name}: desired_goal changes within an episode; it must stay as reset() "
@@ -337,7 +347,22 @@ def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
                 )
             if terminated or truncated:
                 break
-    return Probed(np.stack(achieved), np.stack(desired), float(np.median(seconds)), largest)
+    return Probed(
+        np.stack(achieved),
+        np.stack(desired),
+        np.stack(observations),
+        float(np.median(seconds)),
+        largest,
+    )
+
+
+def _tells_achieved(spec: GoalEnvSpec, observations: Array, achieved: Array) -> bool:
+    """Whether every number of the achieved goals [n, ...] is among those of the observations
+    [n, ...]. Images are taken to show them."""
+    if spec.observation.pixels or spec.goal.pixels:
+        return True
+    seen, goals = spec.observation(observations), spec.goal(achieved)
+    return all(np.isclose(seen.T, goal, rtol=1e-4, atol=1e-6).all(axis=1).any() for goal in goals.T)
 
 
 def _moves_by_itself(env: gym.Env[Any, Any], goal_spread: float) -> bool:

@@ -27,6 +27,8 @@ class Features:
     categories: int = 0
     pixels: bool = False
     """An image (H, W, C), or (H, W) of one channel, of numbers from 0 to 255."""
+    achieved: int = 0
+    """Features of the achieved goal that follow, in an observation that does not tell it."""
 
     @staticmethod
     def of(space: gym.Space[Any], name: str) -> Features:
@@ -53,10 +55,15 @@ class Features:
         shape, pixels = tuple(map(int, data["shape"])), bool(data.get("pixels", False))
         if pixels:
             _check_image(shape, "an input of this policy")
-        return Features(shape, int(data["categories"]), pixels)
+        return Features(shape, int(data["categories"]), pixels, int(data.get("achieved", 0)))
 
     @property
     def dim(self) -> int:
+        return self.own_dim + self.achieved
+
+    @property
+    def own_dim(self) -> int:
+        """Without those of the achieved goal."""
         return self.categories or math.prod(self.shape)
 
     @property
@@ -75,7 +82,16 @@ class Features:
         height, width, channels = (*self.shape, 1)[:3]
         return height, width, channels
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: Array, achieved: Array | None = None) -> Array:
+        """Features of values; with those of the achieved goals [..., g] behind them, if these are
+        part of an observation."""
+        own = self._own(values)
+        if not self.achieved:
+            return own
+        assert achieved is not None
+        return np.concatenate([own, achieved], axis=-1)
+
+    def _own(self, values: Array) -> Array:
         if self.categories:
             return np.eye(self.categories, dtype=np.float32)[values]
         if self.pixels and values.dtype.kind == "f":
@@ -83,7 +99,7 @@ class Features:
                 f"an image must be uint8, with pixels from 0 to 255, got {values.dtype}"
             )
         lead = values.shape[: values.ndim - len(self.shape)]
-        return values.reshape(*lead, self.dim).astype(self.dtype, copy=False)
+        return values.reshape(*lead, self.own_dim).astype(self.dtype, copy=False)
 
 
 def _is_image(space: gym.spaces.Box) -> bool:

@@ -164,9 +164,8 @@ def _single(act: Act, spec: GoalEnvSpec) -> Callable[[Mapping[str, Any]], Any]:
     """The same for one dict observation, as the env wants it."""
 
     def chosen(observation: Mapping[str, Any]) -> Any:
-        rows = (np.asarray(observation[key])[None] for key in ("observation", "desired_goal"))
-        features = (f(row) for f, row in zip((spec.observation, spec.goal), rows, strict=True))
-        action = act(*features)
+        seen, achieved, desired = (np.asarray(observation[key])[None] for key in GOAL_KEYS)
+        action = act(spec.seen(seen, achieved), spec.goal(desired))
         action = spec.actions.inside(action[0] if isinstance(action, tuple) else action)
         return int(action[0]) if spec.actions.discrete else action[0]
 

@@ -21,7 +21,7 @@ from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError, needs
 from hindsight.pixels import layer_sizes
 from hindsight.saving.files import read_file, write_aside
-from hindsight.training.policy import Policy, act_on
+from hindsight.training.policy import Policy, act_on, inputs_of
 from hindsight.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -119,15 +119,10 @@ class OnnxPolicy:
         """The action, and no state, as in Stable-Baselines3. It is always the greedy one."""
         return self(observation), None
 
-    def _run(self, observation: Array, goal: Array) -> Array:
-        inputs = {
-            name: values.astype(_dtype(features), copy=False)
-            for name, values, features in (
-                ("observation", observation, self.observation),
-                ("desired_goal", goal, self.goal),
-            )
-        }
-        actions: Array = self._session.run(["action"], inputs)[0]
+    def _run(self, inputs: Mapping[str, Array]) -> Array:
+        kinds = {name: _dtype(features) for name, features in inputs_of(self).items()}
+        fed = {name: values.astype(kinds[name], copy=False) for name, values in inputs.items()}
+        actions: Array = self._session.run(["action"], fed)[0]
         return actions
 
 
@@ -135,7 +130,8 @@ class OnnxPolicy:
 
 
 def build(policy: Policy) -> onnx.ModelProto:
-    """The graph: inputs `observation` and `desired_goal` [batch, ...], output `action`."""
+    """The graph: inputs `observation` and `desired_goal` [batch, ...], `achieved_goal` if
+    observations do not tell it, and the output `action`."""
     from onnx import TensorProto, helper
 
     graph = _Graph()
@@ -152,10 +148,7 @@ def build(policy: Policy) -> onnx.ModelProto:
         helper.make_graph(
             graph.nodes,
             "policy",
-            [
-                _input("observation", policy.observation),
-                _input("desired_goal", policy.goal),
-            ],
+            [_input(name, features) for name, features in inputs_of(policy).items()],
             [action],
             graph.constants,
         ),
@@ -176,15 +169,15 @@ def build(policy: Policy) -> onnx.ModelProto:
     return model
 
 
-def inputs_of(policy: Policy) -> str:
-    """The inputs and the output of its graph, in words."""
+def in_words(policy: Policy) -> str:
+    """The inputs and the output of its graph."""
 
     def tensor(name: str, features: Features) -> str:
         return f"{name} {_dtype(features)}[{', '.join(map(str, ['batch', *features.shape]))}]"
 
     actions = policy.actions
     action = "int64[batch]" if actions.discrete else f"float32[batch, {actions.dim}]"
-    inputs = tensor("observation", policy.observation), tensor("desired_goal", policy.goal)
+    inputs = [tensor(name, features) for name, features in inputs_of(policy).items()]
     return f"{' and '.join(inputs)} to action {action}"
 
 
@@ -243,13 +236,16 @@ def _features(graph: _Graph, name: str, features: Features) -> str:
         name = graph.add("Cast", [name], to=TensorProto.FLOAT)
     if len(features.shape) == 1:
         return name
-    return graph.add("Reshape", [name, graph.constant([-1, features.dim], np.int64)])
+    return graph.add("Reshape", [name, graph.constant([-1, features.own_dim], np.int64)])
 
 
 def _network_inputs(graph: _Graph, actor: Actor, observation: Features, goal: Features) -> str:
     """The same as `network_inputs` in normalizer.py."""
     shape, scale = actor.shape, actor.scale
     o = _features(graph, "observation", observation)
+    if observation.achieved:
+        achieved = _features(graph, "achieved_goal", goal)
+        o = graph.add("Concat", [o, achieved], axis=-1)
     if not observation.pixels:
         o = graph.clip(o, shape.clip_observation)
     g = _features(graph, "desired_goal", goal)
@@ -338,20 +334,21 @@ def largest_difference(policy: Policy, exported: OnnxPolicy) -> float:
     """Between the actions of both on random observations, some of them far out."""
     rng = np.random.default_rng(0)
     scale, actions = policy.actor.scale, policy.actions
+    own = policy.observation.own_dim  # pixels share one number
+    scales = {
+        "observation": (scale.observation_mean[:own], scale.observation_deviation[:own]),
+        "achieved_goal": (scale.observation_mean[own:], scale.observation_deviation[own:]),
+        "desired_goal": (scale.goal_mean, scale.goal_deviation),
+    }
     observation = {
-        "observation": _random(
-            policy.observation, scale.observation_mean, scale.observation_deviation, rng
-        ),
-        "desired_goal": _random(policy.goal, scale.goal_mean, scale.goal_deviation, rng),
+        name: _random(features, *scales[name], rng) for name, features in inputs_of(policy).items()
     }
     theirs, ours = exported(observation), policy(observation)
     if not actions.discrete:
         half = (np.array(actions.high) - np.array(actions.low)) / 2
         return float(np.max(np.abs(theirs - ours) / half))
     # Between two actions of nearly the same value, rounding may choose.
-    values = policy.actor.outputs(
-        policy.observation(observation["observation"]), policy.goal(observation["desired_goal"])
-    )
+    values = policy.actor.outputs(*policy.features(observation))
     rows = np.arange(CHECKED)
     lost = values[rows, ours] - values[rows, theirs]
     return float(np.max(lost / np.maximum(np.abs(values).max(axis=-1), 1.0)))

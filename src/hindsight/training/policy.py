@@ -87,7 +87,13 @@ class Policy:
         return self._act(observation, self.act)
 
     def _act(self, observation: Mapping[str, Any], act: Callable[[Floats, Floats], Array]) -> Any:
-        return act_on(self, observation, lambda o, g: act(self.observation(o), self.goal(g)))
+        return act_on(self, observation, lambda inputs: act(*self.features(inputs)))
+
+    def features(self, inputs: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Of observations [n, o] and of desired goals [n, g], by the names of `inputs_of`."""
+        achieved = self.goal(inputs["achieved_goal"]) if self.observation.achieved else None
+        seen = self.observation(inputs["observation"], achieved)
+        return seen, self.goal(inputs["desired_goal"])
 
     def save(self, directory: Path) -> None:
         """Write the two policy files, each aside and then renamed. The tensors' file bears
@@ -161,27 +167,37 @@ class ActsOnDicts(Protocol):
     def actions(self) -> Actions: ...
 
 
+def inputs_of(policy: ActsOnDicts) -> dict[str, Features]:
+    """What a policy reads of a dict observation, by its keys."""
+    own = {"observation": replace(policy.observation, achieved=0)}
+    achieved = {"achieved_goal": policy.goal} if policy.observation.achieved else {}
+    return own | achieved | {"desired_goal": policy.goal}
+
+
 def act_on(
-    policy: ActsOnDicts, observation: Mapping[str, Any], act: Callable[[Array, Array], Array]
+    policy: ActsOnDicts,
+    observation: Mapping[str, Any],
+    act: Callable[[Mapping[str, Array]], Array],
 ) -> Any:
     """The action for one dict observation, or the actions for a batch of them, by a function of
-    batches of observations and desired goals. An int if actions are discrete."""
-    missing = [key for key in ("observation", "desired_goal") if key not in observation]
+    batches of what the policy reads. An int if actions are discrete."""
+    inputs = inputs_of(policy)
+    missing = [key for key in inputs if key not in observation]
     if missing:
         raise HindsightError(
             f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}"
         )
-    values, goals = np.asarray(observation["observation"]), np.asarray(observation["desired_goal"])
-    single = values.ndim == len(policy.observation.shape)
+    values = {key: np.asarray(observation[key]) for key in inputs}
+    single = values["observation"].ndim == len(policy.observation.shape)
     if single:
-        values, goals = values[None], goals[None]
-    if values.shape[1:] != policy.observation.shape or goals.shape[1:] != policy.goal.shape:
+        values = {key: value[None] for key, value in values.items()}
+    if any(values[key].shape[1:] != features.shape for key, features in inputs.items()):
+        got = " and ".join(f"{key} {values[key].shape[1:]}" for key in inputs)
+        wanted = " and ".join(f"{key} {features.shape}" for key, features in inputs.items())
         raise HindsightError(
-            f"this policy of {policy.env} takes observations of shape "
-            f"{policy.observation.shape} and goals of shape "
-            f"{policy.goal.shape}, got {values.shape[1:]} and {goals.shape[1:]}"
+            f"this policy of {policy.env} takes {wanted}, got arrays of other shapes: {got}"
         )
-    actions = policy.actions.inside(act(values, goals))
+    actions = policy.actions.inside(act(values))
     if not single:
         return actions
     return int(actions[0]) if policy.actions.discrete else actions[0]
@@ -205,6 +221,8 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("its numbers are not finite")
     observation, goal = (Features.from_json(data[key]) for key in ("observation", "goal"))
+    if observation.achieved not in (0, goal.dim):
+        raise ValueError("the observation does not fit the goal")
     shape = replace(_actor_shape(data["actor"]), images=images_of(observation, goal))
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
     sizes = scale.observation_mean.shape, scale.goal_mean.shape
