@@ -25,7 +25,29 @@ EXPERIMENT = Experiment(
             )
             for method in LEARNERS
         ),
-        Training("push-trpo", PUSH, method="trpo", label="FetchPush, trpo", seeds=(0,), main=False),
+        *(
+            Training(
+                f"push-{method}-relay",
+                PUSH,
+                method=method,
+                settings={"relay": True},
+                label=f"FetchPush, {method}, relay goals",
+            )
+            for method in ("ppo", "trpo", "a2c")
+        ),
+        Training("push-ppo", PUSH, method="ppo", label="FetchPush, ppo", main=False),
+        *(
+            Training(
+                f"{name}-ppo-relay",
+                env,
+                method="ppo",
+                settings={"relay": True},
+                label=f"{env.partition('-')[0]}, ppo, relay goals",
+                seeds=(0,),
+                main=False,
+            )
+            for name, env in (("slide", "FetchSlide-v4"), ("pick", "FetchPickAndPlace-v4"))
+        ),
         Training(
             "push-replayed-ac",
             PUSH,

@@ -63,6 +63,12 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
     cut_and_resume(env, method, tmp_path, QUICK | METHODS[method])
 
 
+def test_a_critic_of_actions_goes_on_too(tmp_path: Path) -> None:
+    by_actions = {"agent.critic": "action", "agent.gamma": 0.9, "agent.policy_updates": 2}
+    unread = {"agent.within_box": False}
+    cut_and_resume("test/Line-v0", "a2c", tmp_path, QUICK | by_actions | unread)
+
+
 @pytest.mark.parametrize(
     "env", ["test/Line-v0", pytest.param("hindsight/BitFlip-v0", marks=pytest.mark.slow)]
 )

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from tyro.conf import Suppress
 
-from hindsight.agents.actor_critic import ActorCritic
+from hindsight.agents.actor_critic import ActorCritic, Rows
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
@@ -31,12 +31,12 @@ class A2CConfig(ActorCriticConfig):
 class A2C(ActorCritic):
     config: A2CConfig
 
-    def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
-        rows, metrics = self.prepare(state, batch, key)
-
+    def improve(
+        self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
+    ) -> tuple[State, Metrics]:
         def loss(policy: Params) -> tuple[Tensor, Tensor]:
             distribution = self.distribution(policy, rows.inputs)
-            entropy = self.pursued_entropy(policy, state.scale, batch)
+            entropy = self.bonus(policy, distribution, state, batch)
             log_pi = self.log_prob(distribution, rows.action)
             return -jnp.sum(
                 rows.weight * rows.advantage * log_pi
@@ -46,9 +46,7 @@ class A2C(ActorCritic):
         policy, optimizer = adam_step(
             state.policy, gradient, state.policy_optimizer, state.rates.policy
         )
-        state = state._replace(policy=policy, policy_optimizer=optimizer)
-        state, fitted = self.fit(state, rows)
-        return state, metrics | fitted | self.change(policy, rows) | {"entropy": entropy}
+        return state._replace(policy=policy, policy_optimizer=optimizer), {"entropy": entropy}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Suppress
 
+from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
 from hindsight.settings import (
     LEARNING_RATES,
@@ -21,6 +22,7 @@ from hindsight.settings import (
     Search,
     Share,
     Widths,
+    refuse_changes,
 )
 
 
@@ -87,7 +89,7 @@ class OnPolicyAgentConfig(AgentConfig):
     setting of goals counts."""
     goals: CountOrZero = 64
     """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode.
-    0 takes all."""
+    0 takes all. With a critic of actions: per episode, drawn from those it achieved itself."""
     within_box: bool = False
     """Only hindsight goals inside the bounding box of the batch's desired goals, or as good as
     inside."""
@@ -122,9 +124,15 @@ class OnPolicyAgentConfig(AgentConfig):
     critic_updates: Count = 8
     """Steps of Adam on the critic per batch, if there is one."""
     entropy: Annotated[RateSchedule, Search(1e-5, 1e-2, log=True)] = Schedule.parse(0.0)
-    """Weight of the policy's mean entropy in its objective."""
+    """Weight of the policy's mean entropy in its objective; with a critic of actions, of how near
+    the policy stays to the one that it began as."""
     init_std: Positive = 0.5
     """Initial deviation of a Gaussian policy, as a share of half the action range."""
+
+    @property
+    def by_action_values(self) -> bool:
+        """Whether a critic of actions tells what is learnt."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -134,9 +142,36 @@ class ActorCriticConfig(OnPolicyAgentConfig):
     actual_goals: bool = (
         True  # a critic learns what becomes of goals that were not chosen because they were reached
     )
+    critic: Literal["state", "action"] = "state"
+    """V(s, g, t), and importance weights for what was done under another goal; or Q(s, a, g), which
+    needs none."""
+    critic_batch_size: Count = 512
+    """Steps (under a goal) per update of a critic of actions."""
+    critic_tau: Share = 0.02
+    """How far what a critic of actions learns from follows it at each update."""
+    policy_updates: Count = 1
+    """Steps of the policy per batch, each with actions drawn anew; more than 1 needs a critic of
+    actions."""
     gae_lambda: Annotated[Share, Search(0.8, 1.0)] = 0.95
     """Lambda of the advantage estimate: 0 is one step, 1 the whole return."""
     critic_lambda: OptionalShare = None
     """Lambda of what the critic learns; the same if not given."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation over the batch."""
+
+    @property
+    def by_action_values(self) -> bool:
+        return self.critic == "action"
+
+    def check(self) -> None:
+        if not self.by_action_values:
+            for_actions = ("critic_batch_size", "critic_tau", "policy_updates")
+            refuse_changes(self, for_actions, "agent.", "with agent.critic state")
+            return
+        weights = ("estimator", "leave_one_out", "clamp_log_ratio", "gae_lambda", "critic_lambda")
+        for_states = (*weights, "within_box", "spread")
+        refuse_changes(self, for_states, "agent.", "with agent.critic action")
+        if self.gamma == 1.0:
+            raise HindsightError(
+                "agent.critic action goes on beyond the time limit: set agent.gamma below 1"
+            )

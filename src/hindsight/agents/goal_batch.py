@@ -128,6 +128,39 @@ def hindsight_goals(
     return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
 
 
+def episode_goals(
+    episodes: Episodes,
+    count: int,
+    may: Bools,
+    spec: GoalEnvSpec,
+    ends: bool,
+    rng: np.random.Generator,
+    actual_goals: bool = False,
+    skip_achieved: bool = False,
+) -> GoalBatch:
+    """The episodes, each under `count` of the goals that it achieved itself, in steps [N, T] that
+    `may` be chosen, and, if `actual_goals`, under the one that it pursued; if `skip_achieved`, not
+    under one that it met when it began."""
+    achieved, (n, steps) = episodes.achieved_goal, episodes.reward.shape
+    order = np.where(may & episodes.real, rng.random((n, steps)), 2.0)
+    time = order.argsort(axis=1)[:, : count or steps].T  # [G, N]
+    goals = achieved[np.arange(n), time + 1]
+    counts = order[np.arange(n), time] < 1.0
+    count = len(goals)
+    if actual_goals:
+        goals = np.concatenate([goals, episodes.desired_goal[None]])
+        met = skip_achieved & spec.reached(achieved[:, 0], episodes.desired_goal)
+        counts = np.concatenate([counts, ~met[None]])
+    shape = (len(goals), n, steps, *achieved.shape[2:])
+    after = np.broadcast_to(achieved[None, :, 1:], shape).reshape(-1, *achieved.shape[2:])
+    wanted = np.broadcast_to(goals[:, :, None], shape).reshape(after.shape)
+    hit = spec.reached(after, wanted).reshape(shape[:3])
+    asked = np.arange(len(goals)) >= count
+    features = spec.goal(goals.reshape(-1, *achieved.shape[2:])).reshape(len(goals), n, -1)
+    own = spec.goal(episodes.desired_goal)
+    return _batch(episodes, own, features, hit, counts, np.ones_like(asked), asked, ends)
+
+
 def joined(batches: Sequence[GoalBatch]) -> GoalBatch:
     """The same episodes under the goals of all batches."""
     by_goal = {

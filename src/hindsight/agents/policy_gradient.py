@@ -158,12 +158,15 @@ class PolicyGradient(StochasticPolicy):
     def init(self, key: Tensor) -> State:
         first, second = jax.random.split(key)
         policy = self.init_policy(first)
-        critic = self._critic.init(second, jnp.zeros((1, self.num_inputs + 1)))
+        critic = self.init_critic(second)
         adam, zero = optax.scale_by_adam(), np.float32(0)
         scale = self.shapes.no_scale()
         return State(
             policy, critic, adam.init(policy), adam.init(critic), scale, Rates(zero, zero, zero)
         )
+
+    def init_critic(self, key: Tensor) -> Params:
+        return self._critic.init(key, jnp.zeros((1, self.num_inputs + 1)))
 
     def rates(self, progress: float) -> Rates:
         c = self.config

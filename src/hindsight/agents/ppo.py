@@ -46,15 +46,18 @@ class PPO(ActorCritic):
     config: PPOConfig
 
     def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
+        return self.learn(state, batch, *jax.random.split(key))
+
+    def improve(
+        self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
+    ) -> tuple[State, Metrics]:
         """Several passes over the rows of a batch, in minibatches."""
         config = self.config
-        draw, order = jax.random.split(key)
-        rows, metrics = self.prepare(state, batch, draw)
 
         def step(state: State, part: Rows) -> tuple[State, Tensor]:
             def loss(policy: Params) -> tuple[Tensor, Tensor]:
                 distribution = self.distribution(policy, part.inputs)
-                entropy = self.pursued_entropy(policy, state.scale, batch)
+                entropy = self.bonus(policy, distribution, state, batch)
                 log_ratio = self.log_prob(distribution, part.action) - part.log_prob
                 gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
                 # Minibatches count alike, whatever their rows weigh together; the entropy is that
@@ -77,8 +80,5 @@ class PPO(ActorCritic):
             )
             return jax.lax.scan(step, state, parts)
 
-        state, entropies = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
-        state, fitted = self.fit(state, rows)
-        return state, metrics | fitted | {"entropy": jnp.mean(entropies)} | self.change(
-            state.policy, rows
-        )
+        state, entropies = jax.lax.scan(epoch, state, jax.random.split(key, config.epochs))
+        return state, {"entropy": jnp.mean(entropies)}

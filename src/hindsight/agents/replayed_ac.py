@@ -8,9 +8,8 @@ Appendix D in its first form,
     L(pi) = E_{g, s ~ rho, a ~ pi_g} A^{pi'_g}(s, a),
 
 in replayed states under hindsight goals, with actions drawn anew: no ratio must correct what
-another goal made of them. Its steps are clipped as PPO's are, but nothing about it is on-policy.
-Q counts -(1 - gamma) for every step that is not at the goal and goes on beyond the time limit:
-it lies in [-1, 0].
+another goal made of them. Its steps are clipped as PPO's are, but nothing about it is on-policy:
+`agent.critic action` of PPO is its relative that is.
 """
 
 from __future__ import annotations
@@ -25,14 +24,15 @@ import optax
 from tyro.conf import Suppress
 
 from hindsight.acting import Actor, RandomActions
+from hindsight.agents.action_critic import ActionCritic
 from hindsight.agents.actor_critic import normalized
 from hindsight.agents.agent import Metrics, OffPolicyAgent
 from hindsight.agents.config import OffPolicyAgentConfig
-from hindsight.agents.losses import adam_step, kept, td_loss, td_target
-from hindsight.agents.policy_gradient import Rates, StochasticPolicy
+from hindsight.agents.losses import adam_step, kept, td_loss
+from hindsight.agents.policy_gradient import Rates
 from hindsight.agents.ppo import surrogate
 from hindsight.collect import Act
-from hindsight.networks import MLP, Params, average, copy_of
+from hindsight.networks import Params, average, copy_of
 from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, RewardScale, TDErrors
 from hindsight.replay.priority_index import importance_weights
@@ -101,23 +101,13 @@ class Rows(NamedTuple):
     advantage: Tensor  # [R]
 
 
-class ReplayedAC(OffPolicyAgent, StochasticPolicy):
+class ReplayedAC(OffPolicyAgent, ActionCritic):
     config: ReplayedACConfig
     sparse_only = True
 
-    # ------------------------------------------------------------------------------------ networks
-
-    @property
-    def _critic(self) -> MLP:
-        outputs = self.shapes.actions.choices if self.discrete else 1
-        return self.network(
-            outputs, output_scale=0.01
-        )  # 0 is the best there is: it tries what is new
-
     def init(self, key: Tensor) -> State:
         first, second = jax.random.split(key)
-        inputs = self.num_inputs + (0 if self.discrete else self.shapes.actions.dim)
-        policy, critic = self.init_policy(first), self._critic.init(second, jnp.zeros((1, inputs)))
+        policy, critic = self.init_policy(first), self.init_action_critic(second)
         adam, zero = optax.scale_by_adam(), np.float32(0)
         optimizers = adam.init(policy), adam.init(critic)
         updates, rates = jnp.zeros((), jnp.int32), Rates(zero, zero, zero)
@@ -131,27 +121,6 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
             c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
         )
 
-    def action_value(self, critic: Params, inputs: Tensor, action: Tensor) -> Tensor:
-        """Q(s, a, g) [...], of actions as episodes hold them; what counts is what the env gets."""
-        if self.discrete:
-            values: Tensor = self._critic.apply(critic, inputs)
-            return jnp.take_along_axis(values, action[..., None], axis=-1)[..., 0]
-        return self._continuous_value(critic, inputs, self.shapes.actions.to_unit(action))
-
-    def state_value(self, critic: Params, inputs: Tensor, distribution: Tensor) -> Tensor:
-        """V(s, g) [...] of a policy: the mean over its actions, or, if it is Gaussian, the value
-        of its mean action, without its noise."""
-        if self.discrete:
-            values: Tensor = self._critic.apply(critic, inputs)
-            return jnp.sum(jnp.exp(distribution) * values, axis=-1)
-        return self._continuous_value(critic, inputs, jnp.split(distribution, 2, axis=-1)[0])
-
-    def _continuous_value(self, critic: Params, inputs: Tensor, unit: Tensor) -> Tensor:
-        values: Tensor = self._critic.apply(
-            critic, jnp.concatenate([inputs, jnp.clip(unit, -1.0, 1.0)], axis=-1)
-        )
-        return values[..., 0]
-
     # ---------------------------------------------------------------------------------- the critic
 
     def reward_scale(self, ends_at_goal: bool) -> RewardScale:
@@ -164,15 +133,13 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         return self._td_errors(state.critic, state, batch)
 
     def _td_errors(self, critic: Params, state: State, batch: Batch) -> TDErrors:
-        gamma = self.shapes.gamma
-        missed = -(batch.reward < self.shapes.success_reward).astype(jnp.float32)
+        missed = (batch.reward < self.shapes.success_reward).astype(jnp.float32)
         after = self.inputs(state.scale, batch.next_observation, batch.goal)
-        next_value = self.state_value(state.target, after, self.distribution(state.policy, after))
-        target = td_target((1.0 - gamma) * missed, batch.terminated, next_value, gamma, (-1.0, 0.0))
+        target = self.action_target(state.target, state.policy, after, missed, batch.terminated)
         value = self.action_value(
             critic, self.inputs(state.scale, batch.observation, batch.goal), batch.action
         )
-        return TDErrors(jax.lax.stop_gradient(target) - value, value)
+        return TDErrors(target - value, value)
 
     def update(self, state: State, batch: Batch, key: Tensor) -> tuple[State, TDErrors, Metrics]:
         """One step of Adam on the critic."""
@@ -206,7 +173,7 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         inputs = self.inputs(state.scale, observation, goal)
         distribution = self.distribution(state.policy, inputs)
         action = self.drawn(distribution, draw)
-        value = self.state_value(state.critic, inputs, distribution)
+        value = self.mean_value(state.critic, inputs, distribution)
         advantage = self.action_value(state.critic, inputs, action) - value
         metrics = {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
         metrics |= {"entropy": jnp.mean(self.entropy(distribution))}
@@ -239,15 +206,6 @@ class ReplayedAC(OffPolicyAgent, StochasticPolicy):
         state, closeness = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
         moved = jnp.mean(self.kl(distribution, self.distribution(state.policy, inputs)))
         return state, metrics | {"closeness": jnp.mean(closeness), "kl": moved}
-
-    def closeness(self, distribution: Tensor) -> Tensor:
-        """How near a policy is to the one without any preference, as a negative KL divergence:
-        its entropy, but for a constant; of a Gaussian, a mean of 0 and its initial deviation are
-        nearest."""
-        if self.discrete:
-            return self.entropy(distribution)
-        start = jnp.full(self.shapes.actions.dim, np.log(self.config.init_std))
-        return -self.kl(distribution, jnp.concatenate([jnp.zeros_like(start), start]))
 
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         """Actions drawn from the policy, or, for a share of the rows, uniformly random ones."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from tyro.conf import Suppress
 
-from hindsight.agents.actor_critic import ActorCritic
+from hindsight.agents.actor_critic import ActorCritic, Rows
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
@@ -43,10 +43,11 @@ class TRPOConfig(ActorCriticConfig):
 class TRPO(ActorCritic):
     config: TRPOConfig
 
-    def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
-        """One step within the trust region, from a batch of episodes under its goals."""
+    def improve(
+        self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
+    ) -> tuple[State, Metrics]:
+        """One step within the trust region."""
         config = self.config
-        rows, metrics = self.prepare(state, batch, key)
         start, unravel = ravel_pytree(state.policy)
 
         def gain(flat: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ class TRPO(ActorCritic):
             policy = unravel(flat)
             distribution = self.distribution(policy, rows.inputs)
             log_ratio = self.log_prob(distribution, rows.action) - rows.log_prob
-            bonus = state.rates.entropy * self.pursued_entropy(policy, state.scale, batch)
+            bonus = state.rates.entropy * self.bonus(policy, distribution, state, batch)
             return jnp.sum(rows.weight * jnp.exp(log_ratio) * rows.advantage) + bonus
 
         def kl(flat: Tensor) -> Tensor:
@@ -83,14 +84,10 @@ class TRPO(ActorCritic):
 
         size, tries = line_search(accept, config.backtracks)
         state = state._replace(policy=unravel(start + size * length * direction))
-        entropy = self.pursued_entropy(state.policy, state.scale, batch)
-        state, fitted = self.fit(state, rows)
-        metrics |= (
-            fitted
-            | self.change(state.policy, rows)
-            | {"line_search_steps": tries, "step_taken": size}
+        entropy = self.bonus(
+            state.policy, self.distribution(state.policy, rows.inputs), state, batch
         )
-        return state, metrics | {"entropy": entropy}
+        return state, {"line_search_steps": tries, "step_taken": size, "entropy": entropy}
 
 
 def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:

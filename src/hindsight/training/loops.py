@@ -107,7 +107,7 @@ def off_policy(
 def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> JaxEnv | None:
     """The env in JAX, if there is one and the settings of goals allow it."""
     agent = config.agent
-    filtered = agent.within_box or agent.skip_achieved or agent.spread
+    filtered = agent.within_box or agent.skip_achieved or agent.spread or agent.by_action_values
     if config.simulator == "auto":
         return None if filtered or config.relay else in_jax(make_env())
     if config.simulator != "jax":
@@ -124,6 +124,6 @@ def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> Ja
     if config.relay:
         raise HindsightError("relay goals work outside of JAX: use another simulator than jax")
     if filtered:
-        what = "within_box, skip_achieved and spread"
+        what = "within_box, skip_achieved, spread and critic action"
         raise HindsightError(f"{what} work outside of JAX: use another simulator than jax")
     return twin

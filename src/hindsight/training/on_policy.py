@@ -11,6 +11,7 @@ import numpy as np
 from hindsight.agents.goal_batch import (
     GoalBatch,
     choose_goals,
+    episode_goals,
     hindsight_goals,
     joined,
     newly_achieved,
@@ -84,6 +85,10 @@ class OnPolicy:
             clock.lap("write")
 
 
+EARLY_STAGES = 8
+"""The last stage has so many times the goals of an episode's own that an early one has."""
+
+
 class GoalChoice:
     """Chooses the goals that a batch of episodes is learnt under."""
 
@@ -100,19 +105,30 @@ class GoalChoice:
         rng = np.random.default_rng((self.config.seed, number, 1))
         stages = self.relay.by_stage(episodes)
         self.ends = self.ends or self._ends(stages[-1])
-        found = [self._of_stage(stage, len(stages), rng) for stage in stages]
+        counts = self._goals_of_stages(len(stages))
+        found = [self._of_stage(*stage, rng) for stage in zip(stages, counts, strict=True)]
         return joined([batch for batch, _ in found]), found[-1][1]
 
+    def _goals_of_stages(self, stages: int) -> list[int]:
+        """As many of each; or, of an episode's own, fewer of the early stages: most episodes teach
+        those, and few the last one."""
+        goals = self.config.agent.goals
+        if not self.config.agent.by_action_values:
+            return [-(-goals // stages)] * stages
+        return [-(-goals // EARLY_STAGES)] * (stages - 1) + [goals]
+
     def _of_stage(
-        self, episodes: Episodes, stages: int, rng: np.random.Generator
+        self, episodes: Episodes, count: int, rng: np.random.Generator
     ) -> tuple[GoalBatch, float]:
         agent, spec = self.config.agent, self.spec
         ends = self.ends or agent.until_reached
         if not agent.hindsight:
             return own_goals(episodes, spec, ends, agent.skip_achieved), 1.0
         may = newly_achieved(episodes, spec) if agent.skip_achieved else episodes.real
+        if agent.by_action_values:
+            also = agent.actual_goals, agent.skip_achieved
+            return episode_goals(episodes, count, may, spec, ends, rng, *also), 1.0
         box = spec if agent.within_box else None
-        count = -(-agent.goals // stages)
         goals, used, inside = choose_goals(episodes, count, may, box, rng, agent.spread)
         return hindsight_goals(
             episodes, goals, used, spec, ends, agent.actual_goals, agent.skip_achieved
