@@ -428,6 +428,7 @@ TABLE: tuple[Row, ...] = (
         envs=("hindsight/PointPush",),
     ),
     Row(WITH_CRITIC, {"agent.net_arch": (256, 256, 256)}, envs=OBJECTS),
+    Row(WITH_CRITIC, {"steps": 1_000_000}, envs=("FetchPush",)),
     # ------------------------------------------------------ policy gradients in bit flip and rooms
     Row(
         ON_POLICY,
