@@ -200,7 +200,8 @@ TABLE: tuple[Row, ...] = (
     Row(OFF_POLICY, _MOVED, ours=False, touched=True, presets=("default",)),
     # How long to train: chosen on seed 10.
     Row(OFF_POLICY, {"steps": 50_000}, envs=("parking-v0",)),
-    Row(OFF_POLICY, {"steps": 100_000}, envs=("PointMaze_UMaze", "PandaReach")),
+    Row(OFF_POLICY, {"steps": 100_000}, envs=("PandaReach",)),
+    Row(OFF_POLICY, {"steps": 200_000}, envs=("PointMaze_UMaze",)),
     Row(OFF_POLICY, {"steps": 300_000}, envs=("PointMaze_Medium",)),
     Row(OFF_POLICY, {"steps": 250_000}, envs=("PandaPush",)),
     Row(("dqn",), {"steps": 400_000}),
