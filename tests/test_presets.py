@@ -46,6 +46,7 @@ ENVS: list[tuple[str, int, bool]] = [
     ("PointMaze_UMaze-v3", 300, False),
     ("PointMaze_Medium-v3", 600, False),
     ("PandaPush-v3", 50, False),
+    ("PandaReach-v3", 50, False),
     ("Unknown-v0", 200, False),
     ("Unknown-v0", 200, True),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ from hindsight.doctor import _contract
 from hindsight.envs.contract import GoalEnvSpec, inspect
 from hindsight.envs.make import OTHERS, factory, make
 from hindsight.errors import HindsightError
+from hindsight.presets import Task, reaches
 
+RESULTS = Path(__file__).parents[2] / "experiments" / "results" / "other_envs"
 ENVS = ("parking-v0", "PointMaze_UMaze-v3", "PointMaze_Medium-v3", "PandaPush-v3", "PandaReach-v3")
 
 
@@ -80,6 +83,24 @@ def test_mazes_get_as_many_updates_per_step_as_others() -> None:
         assert isinstance(config, OffPolicyConfig)
         assert config.updates_per_step == 0.25
         assert config.episodes_per_cycle in (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("slug", "env"),
+    [
+        ("umaze", "PointMaze_UMaze-v3"),
+        ("medium", "PointMaze_Medium-v3"),
+        ("panda-push", "PandaPush-v3"),
+    ],
+)
+def test_what_presets_say_they_reach_is_in_the_rows(slug: str, env: str) -> None:
+    """And so does `hindsight envs`."""
+    rows = [json.loads(path.read_text()) for path in RESULTS.glob(f"{slug}-seed*.json")]
+    success = sorted({f"{row['final']['success_rate']:.2f}" for row in rows})
+    found = "-".join((success[0], success[-1])[: len(success)])
+    seeds = f"({len(rows)} seed{'s' if len(rows) > 1 else ''})"
+    text = f"success {found} in {rows[0]['config']['steps']:,} steps {seeds}"
+    assert reaches(Task(env), "ddpg") == text
 
 
 @pytest.mark.parametrize("env", ["parking-v0", "PandaPush-v3"])
