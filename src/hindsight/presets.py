@@ -421,15 +421,15 @@ TABLE: tuple[Row, ...] = (
             "agent.skip_achieved": True,
             "agent.critic_updates": 160,
             "agent.entropy": "linear(0.12, 0.03)",
-            "agent.learning_rate": "linear(0.0005, 0.0001)",
-            "agent.policy_updates": 40,
+            "agent.learning_rate": "linear(0.001, 0.0001)",
+            "agent.policy_updates": 80,
+            "agent.rows": 512,
         },
         envs=PUSHED,
     ),
     Row(
         ("ppo",),
         {
-            "agent.learning_rate": "linear(0.001, 0.0001)",
             "agent.policy_updates": 1,
             "agent.rows": 16_384,
             "agent.minibatches": 32,
