@@ -204,7 +204,7 @@ TABLE: tuple[Row, ...] = (
         OFF_POLICY,
         {"steps": 200_000},
         envs=("PointMaze_UMaze",),
-        reaches="success 0.98-1.00 in 200,000 steps (2 seeds)",
+        reaches="success 0.98-1.00 in 200,000 steps (3 seeds)",
     ),
     Row(
         OFF_POLICY,
