@@ -3,6 +3,7 @@ nothing is left."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -89,18 +90,24 @@ def test_what_is_kept_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["replay.buffer_size"] == (1000 + 5 * 8) * 50  # pages that are never used
     assert found["eval_episodes"] == 2 * 7 * 8 * 50
     assert envs_made(config) == 7
-    monkeypatch.setattr(memory, "machine_memory", lambda: 0.9 * sum(found.values()))
+    monkeypatch.setattr(memory, "free_memory", lambda: 0.9 * sum(found.values()))
     with pytest.raises(HindsightError, match="would take about"):
         check_memory(config, spec)
-    monkeypatch.setattr(memory, "machine_memory", lambda: 1.1 * sum(found.values()))
+    monkeypatch.setattr(memory, "free_memory", lambda: 1.1 * sum(found.values()))
     check_memory(config, spec)
 
 
 @pytest.mark.parametrize("env", [BITS, "hindsight/FourRooms-v0", "hindsight/PointPush-v0"])
 def test_presets_fit_a_small_machine(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = describe(env, factory(env))
-    monkeypatch.setattr(memory, "machine_memory", lambda: 2e9)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2e9)
     methods = ("dqn", "hpg", "trpo") if spec.actions.discrete else ("ddpg", "tqc", "ppo")
     for method in methods:
         for preset in presets.OURS if method in presets.OFF_POLICY else ("default",):
             check_memory(default_config(method, spec, preset), spec, in_jax=spec.actions.discrete)
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="only Linux tells")
+def test_what_others_hold_is_not_free() -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < memory.free_memory() < total

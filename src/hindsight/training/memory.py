@@ -1,4 +1,4 @@
-"""How much memory a training would take: more than the machine has is refused, before anything is
+"""How much memory a training would take: more than is free is refused, before anything is
 allocated."""
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NUMBERS = 12
 
 def check_memory(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -> None:
     """Raise HindsightError, naming the setting that takes the most, if a training takes more
-    memory than there is."""
-    needs, room = needed(config, spec, in_jax), machine_memory()
+    memory than is free."""
+    needs, room = needed(config, spec, in_jax), free_memory()
     if sum(needs.values()) > room:
         name = max(needs, key=lambda name: needs[name])
         raise HindsightError(
             f"setting {name} {plain(flatten(config)[name])} would take about "
-            f"{_shown(needs[name])} of memory, of {_shown(room)} that there are: choose a smaller "
+            f"{_shown(needs[name])} of memory, of {_shown(room)} that are free: choose a smaller "
             "one"
         )
 
@@ -82,7 +82,7 @@ def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
     # Pages of the store that are never written take no memory. But one that is larger than the
     # machine's cannot be made at all.
     store = float(replay.buffer_size * transition_bytes(spec))
-    if store <= machine_memory():
+    if store <= free_memory():
         played = config.steps + config.episodes_per_cycle * spec.horizon
         store = float(min(replay.buffer_size, played) * transition_bytes(spec))
     stored, prioritised = replay.goals_chosen == "stored", priority.sampling != "uniform"
@@ -124,9 +124,14 @@ def _parameters(config: TrainConfig, spec: GoalEnvSpec) -> float:
     return float(convolutions + sum(a * b for a, b in pairwise(widths)))
 
 
-def machine_memory() -> float:
-    """Bytes that this process may have: of the machine, of its container, or by its limit."""
+def free_memory() -> float:
+    """Bytes that this process may have: of the machine, less what others hold (where Linux tells),
+    of its container, or by its limit."""
     limits = [float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(1024.0 * int(line.split()[1]))
     with contextlib.suppress(OSError, ValueError):  # "max" where there is none
         limits.append(float(Path("/sys/fs/cgroup/memory.max").read_text()))
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
