@@ -24,7 +24,7 @@ EXPERIMENT = Experiment(
     entries=tuple(
         training(method, hindsight) for hindsight in (True, False) for method in LEARNERS
     ),
-    columns=("label", "count", "estimate", "best", "steps", "command"),
+    columns=("label", "count", "estimate", "area", "soon", "steps", "command"),
     figure="none",
     note="All on-policy.",
 )
