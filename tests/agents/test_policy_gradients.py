@@ -234,6 +234,22 @@ def test_every_critic_takes_as_many_steps_as_it_is_told(
     assert int(many.critic_optimizer.count) == 4
 
 
+def test_ppo_stops_where_it_has_moved_far_enough() -> None:
+    """One step of Adam may pass the target; the next is left out."""
+    far, near = (
+        float(batch_of("ppo", False, learning_rate=1e-3, epochs=16, **kl)[2]["kl"])
+        for kl in ({}, {"target_kl": 0.001})
+    )
+    assert near < 0.3 * far
+    same, still = (
+        batch_of("ppo", False, learning_rate=1e-3, epochs=16, **kl)[1]
+        for kl in ({}, {"target_kl": 1e6})
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), same.policy, still.policy
+    )
+
+
 @pytest.mark.parametrize(("kl", "discrete"), [("exact", True), ("sampled", False)])
 def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
     _, _, metrics = batch_of("trpo", discrete, kl_estimate=kl, max_kl=1e-3)

@@ -21,7 +21,7 @@ from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
 from hindsight.agents.policy_gradient import State
 from hindsight.networks import Params
-from hindsight.settings import Count, Positive, Search
+from hindsight.settings import Count, OptionalPositive, Positive, Search
 from hindsight.types import Tensor
 
 
@@ -34,6 +34,9 @@ class PPOConfig(ActorCriticConfig):
     """How far the ratio of new to old policy, under the same goal, may gain."""
     epochs: Annotated[Count, Search(1, 10)] = 4
     minibatches: Count = 4
+    target_kl: OptionalPositive = None
+    """A step is left out where the policy has moved farther than this already, as a mean KL
+    divergence over its minibatch."""
 
 
 def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
@@ -67,9 +70,17 @@ class PPO(ActorCritic):
                 ) - state.rates.entropy * entropy, entropy
 
             gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
-            policy, optimizer = adam_step(
-                state.policy, gradient, state.policy_optimizer, state.rates.policy
-            )
+            moved = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+            if config.target_kl is not None:
+                too_far = (
+                    self.change(state.policy, part)["kl"] > config.target_kl * part.weight.sum()
+                )
+                moved = jax.tree.map(
+                    lambda old, new: jnp.where(too_far, old, new),
+                    (state.policy, state.policy_optimizer),
+                    moved,
+                )
+            policy, optimizer = moved
             return state._replace(policy=policy, policy_optimizer=optimizer), entropy
 
         def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
