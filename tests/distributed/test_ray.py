@@ -308,9 +308,12 @@ def test_asynchronous_learns_from_every_episode_once(tmp_path: Path, nodes: Node
 def test_twenty_kills(tmp_path: Path, nodes: Nodes, asynchronous: bool) -> None:
     settings = {**QUICK, **HPER, "steps": 2500, "eval_every": 5}
     played, killed = Played(), 0
+    replaced = 0.0  # before the first kill: Ray may lose one that it starts on a busy machine
 
     def kill_one(progress: Progress) -> None:
-        nonlocal killed
+        nonlocal killed, replaced
+        if not killed:
+            replaced = progress.metrics["collectors/replaced"]
         if killed < 20:
             kill(progress.cycle % 3)(collectors_of(progress))
             killed += 1
@@ -323,7 +326,7 @@ def test_twenty_kills(tmp_path: Path, nodes: Nodes, asynchronous: bool) -> None:
         **on(nodes, 3, asynchronous),
     )
     assert killed == 20
-    assert run.metrics[-1]["collectors/replaced"] == 20
+    assert run.metrics[-1]["collectors/replaced"] - replaced == 20
     played.check(run)
     if not asynchronous:
         local = hindsight.train(NumberedEnv, run_dir=tmp_path / "local", **settings)
