@@ -19,6 +19,9 @@ from hindsight.episodes import Episodes
 from hindsight.saving.tree import split
 from hindsight.training.run import Run
 
+# MuJoCo reads it when it is imported, which a test may do before the library does.
+os.environ.setdefault("MUJOCO_GL", "glfw" if os.environ.get("DISPLAY") else "egl")
+
 
 def pytest_configure() -> None:
     """No property test is timed."""
