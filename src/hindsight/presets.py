@@ -410,7 +410,7 @@ TABLE: tuple[Row, ...] = (
         envs=("hindsight/PointPush",),
     ),
     # Once the policy tells goals apart, ratios between them leave few episodes of a batch. Q needs
-    # none (docs/notes/policy-gradient-sign.md). Chosen on seed 10.
+    # none (docs/notes/policy-gradient-sign.md). Chosen on seeds 10 to 12.
     Row(
         WITH_CRITIC,
         {
