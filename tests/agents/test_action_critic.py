@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import hindsight
 from conftest import LineEnv, random_episodes
 from hindsight.agents.a2c import A2C, A2CConfig
-from hindsight.agents.actor_critic import drawn_steps, steps_of
+from hindsight.agents.actor_critic import Steps, drawn_steps, steps_of
 from hindsight.agents.goal_batch import GoalBatch, episode_goals, newly_achieved
 from hindsight.agents.policy_gradient import State
 from hindsight.agents.ppo import PPOConfig
@@ -102,7 +102,8 @@ def test_goals_of_an_episode_are_its_own(seed: int, count: int, pursued: bool, s
 def test_steps_are_drawn_by_their_chances(seed: int) -> None:
     rng = np.random.default_rng(seed)
     chance = np.where(rng.random((3, 2, 4)) < 0.5, rng.random((3, 2, 4)), 0.0).astype(np.float32)
-    goal, episode, time, weight = drawn_steps(chance, 64, jax.random.key(seed))
+    steps = Steps(chance, jnp.cumsum(chance.ravel()), hit=chance, over=chance)
+    goal, episode, time, weight = drawn_steps(steps, 64, jax.random.key(seed))
     if not chance.any():
         assert float(weight.sum()) == 0.0
         return

@@ -1,5 +1,5 @@
 """Advantage actor-critic with hindsight: w_t log pi(a_t|s_t,g) A(s_t,a_t,g), one step of Adam
-per batch."""
+per batch, or, with a critic of actions, one after every turn of the critic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from hindsight.types import Tensor
 
 @dataclass(frozen=True)
 class A2CConfig(ActorCriticConfig):
-    """Advantage actor-critic with hindsight: one step of Adam on the policy per batch."""
+    """Advantage actor-critic with hindsight: one step of Adam on the policy per batch, or, with
+    `--critic action`, `policy_updates` of them."""
 
     method: Annotated[str, Suppress] = "a2c"
 

@@ -164,7 +164,7 @@ class ActorCritic(PolicyGradient, ActionCritic):
         Q. So all weigh the same, whatever was pursued."""
         draw, act = jax.random.split(key)
         count = self.config.rows or steps.chance.size
-        goal, episode, time, weight = drawn_steps(steps.chance, count, draw)
+        goal, episode, time, weight = drawn_steps(steps, count, draw)
         inputs = self._inputs_at(state, batch, goal, episode, time)
         distribution = self.distribution(state.policy, inputs)
         action = self.drawn(distribution, act)
@@ -183,7 +183,7 @@ class ActorCritic(PolicyGradient, ActionCritic):
 
         def step(carry: Carry, key: Tensor) -> tuple[Carry, Metrics]:
             state, slow = carry
-            goal, episode, time, weight = drawn_steps(steps.chance, config.critic_batch_size, key)
+            goal, episode, time, weight = drawn_steps(steps, config.critic_batch_size, key)
             hit, over = (x[goal, episode, time] for x in (steps.hit, steps.over))
             after = self._inputs_at(state, batch, goal, episode, time + 1)
             target = self.action_target(slow, state.policy, after, 1.0 - hit, over)
@@ -221,11 +221,12 @@ class ActorCritic(PolicyGradient, ActionCritic):
 
 
 class Steps(NamedTuple):
-    """The steps of a batch under its goals, all [G, N, T]."""
+    """The steps of a batch under its goals."""
 
-    chance: Tensor  # of being drawn; they sum to 1, or to 0 if no step counts
-    hit: Tensor
-    over: Tensor  # nothing follows
+    chance: Tensor  # [G, N, T] of being drawn; they sum to 1, or to 0 if no step counts
+    upto: Tensor  # [G N T] the same, summed up
+    hit: Tensor  # [G, N, T]
+    over: Tensor  # [G, N, T] nothing follows
 
 
 PURSUED = 0.2
@@ -241,17 +242,17 @@ def steps_of(batch: GoalBatch, gamma: float) -> Steps:
     numbers = jnp.stack([jnp.sum(counts & ~asked), jnp.sum(counts & asked)])
     chances = shares / jnp.maximum(numbers, 1) / jnp.maximum(jnp.sum(shares * (numbers > 0)), 1e-9)
     chance = jnp.where(counts, jnp.where(asked, chances[1], chances[0]), 0.0)
-    return Steps(chance, batch.hit.astype(jnp.float32), over.astype(jnp.float32))
+    hit, over = batch.hit.astype(jnp.float32), over.astype(jnp.float32)
+    return Steps(chance, jnp.cumsum(chance.ravel()), hit, over)
 
 
-def drawn_steps(chance: Tensor, number: int, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def drawn_steps(steps: Steps, number: int, key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Goals, episodes and times of steps drawn by their chances, each [number]; and weights,
     which sum to 1, or to 0 if no step can be drawn."""
-    upto = jnp.cumsum(chance.ravel())
-    place = jax.random.uniform(key, (number,)) * upto[-1]
-    flat = jnp.minimum(jnp.searchsorted(upto, place, side="right"), upto.size - 1)
-    goal, episode, time = jnp.unravel_index(flat, chance.shape)
-    return goal, episode, time, (chance[goal, episode, time] > 0) / number
+    place = jax.random.uniform(key, (number,)) * steps.upto[-1]
+    flat = jnp.minimum(jnp.searchsorted(steps.upto, place, side="right"), steps.upto.size - 1)
+    goal, episode, time = jnp.unravel_index(flat, steps.chance.shape)
+    return goal, episode, time, (steps.chance[goal, episode, time] > 0) / number
 
 
 def normalized(advantage: Tensor, weight: Tensor) -> Tensor:

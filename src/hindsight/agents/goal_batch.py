@@ -116,14 +116,8 @@ def hindsight_goals(
         used = used & ~same.reshape(*same.shape[:2], -1).all(axis=2).any(axis=1)
         goals = np.concatenate([goals, episodes.desired_goal])
         used, asked = (np.concatenate([x, np.ones(len(episodes), np.bool_)]) for x in (used, asked))
-    count, (n, steps) = len(goals), episodes.reward.shape
-    shape = episodes.achieved_goal.shape[2:]
-    achieved = np.broadcast_to(episodes.achieved_goal[None], (count, n, steps + 1, *shape))
-    wanted = np.broadcast_to(goals[:, None, None], achieved.shape)
-    met = spec.reached(achieved.reshape(-1, *shape), wanted.reshape(-1, *shape)).reshape(
-        count, n, steps + 1
-    )
-    counts = ~met[..., 0] if skip_achieved else np.ones((count, n), np.bool_)
+    met = _reached(episodes.achieved_goal, goals[:, None], spec)
+    counts = ~met[..., 0] if skip_achieved else np.ones_like(met[..., 0])
     own = spec.goal(episodes.desired_goal)
     return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
 
@@ -151,14 +145,19 @@ def episode_goals(
         goals = np.concatenate([goals, episodes.desired_goal[None]])
         met = skip_achieved & spec.reached(achieved[:, 0], episodes.desired_goal)
         counts = np.concatenate([counts, ~met[None]])
-    shape = (len(goals), n, steps, *achieved.shape[2:])
-    after = np.broadcast_to(achieved[None, :, 1:], shape).reshape(-1, *achieved.shape[2:])
-    wanted = np.broadcast_to(goals[:, :, None], shape).reshape(after.shape)
-    hit = spec.reached(after, wanted).reshape(shape[:3])
+    hit = _reached(achieved[:, 1:], goals, spec)
     asked = np.arange(len(goals)) >= count
     features = spec.goal(goals.reshape(-1, *achieved.shape[2:])).reshape(len(goals), n, -1)
     own = spec.goal(episodes.desired_goal)
     return _batch(episodes, own, features, hit, counts, np.ones_like(asked), asked, ends)
+
+
+def _reached(achieved: Array, goals: Array, spec: GoalEnvSpec) -> Bools:
+    """[G, N, T]: which goals achieved [N, T, ...] meet which goals [G, N or 1, ...]?"""
+    shape = (len(goals), *achieved.shape)
+    wanted = np.broadcast_to(goals[:, :, None], shape).reshape(-1, *shape[3:])
+    met: Bools = spec.reached(np.broadcast_to(achieved, shape).reshape(wanted.shape), wanted)
+    return met.reshape(shape[:3])
 
 
 def joined(batches: Sequence[GoalBatch]) -> GoalBatch:
@@ -246,8 +245,6 @@ def farthest(points: Array, count: int, rng: np.random.Generator) -> Ints:
 
 def newly_achieved(episodes: Episodes, spec: GoalEnvSpec) -> Bools:
     """[N, T]: the goal that a step achieved was not met when its episode began."""
-    after = episodes.achieved_goal[:, 1:]
-    start = np.broadcast_to(episodes.achieved_goal[:, :1], after.shape)
-    shape = after.shape[2:]
-    met: Bools = spec.reached(after.reshape(-1, *shape), start.reshape(-1, *shape))
-    return ~met.reshape(after.shape[:2])
+    achieved = episodes.achieved_goal
+    fresh: Bools = ~_reached(achieved[:, 1:], achieved[None, :, 0], spec)[0]
+    return fresh
