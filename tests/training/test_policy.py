@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_tensors
 
 import hindsight
 from conftest import LineEnv
@@ -21,7 +22,7 @@ from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Normalizer
-from hindsight.training.policy import Policy
+from hindsight.training.policy import Policy, tensors_file
 
 
 def new_policy(env: Any, config: Any) -> Policy:
@@ -99,12 +100,32 @@ def other_network(directory: Path) -> None:
     )
 
 
+def inputs_beyond_all_memory(directory: Path) -> None:
+    data = json.loads((directory / "policy.json").read_text())
+    data["actor"]["fourier_features"] = 2**31
+    text = json.dumps(data).encode()
+    (directory / "policy.json").write_bytes(text)
+    tensors = load_tensors((directory / "policy.safetensors").read_bytes())
+    (directory / "policy.safetensors").write_bytes(tensors_file(tensors, text))
+
+
 def missing(directory: Path) -> None:
     (directory / "policy.safetensors").unlink()
 
 
 @pytest.mark.parametrize(
-    "damage", [break_json, empty_json, newer, older, truncate, pickled, other_network, missing]
+    "damage",
+    [
+        break_json,
+        empty_json,
+        newer,
+        older,
+        truncate,
+        pickled,
+        other_network,
+        inputs_beyond_all_memory,
+        missing,
+    ],
 )
 def test_broken_or_foreign_files_are_refused_in_one_line(tmp_path: Path, damage: Any) -> None:
     directory = tmp_path / "run"
@@ -185,7 +206,7 @@ ACT = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from hindsight.training.policy import Policy
+from hindsight.training.policy import Policy, tensors_file
 
 policy = Policy.load(Path(sys.argv[1]))
 places = np.linspace(-3, 3, 10)[:, None]

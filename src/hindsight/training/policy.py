@@ -237,6 +237,11 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
         if parents[0] == "parameters":
             inner[leaf] = tensor
     actor = Actor(shape, params, scale)
+    reads = (observation.dim + goal.dim) * (1 + 2 * shape.fourier_features)
+    if reads != len(actor.network["params"]["Dense_0"]["kernel"]) and not shape.images:
+        raise ValueError("the tensors do not fit the inputs of the network")
+    if shape.fourier_features and shape.images:
+        raise ValueError("images have no Fourier features")
     with np.errstate(all="ignore"):  # does it act? Tensors that do not fit together show here
         o, g = (np.zeros((2, features.dim), features.dtype) for features in (observation, goal))
         actions = actor(o, g)
