@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "verify": (Verify, "check every file of a run"),
     "eval": (Eval, "evaluate a run's policy on fresh episodes"),
     "watch": (Watch, "video (or window) of a run's policy"),
-    "export": (Export, "a run's policy as an ONNX file"),
+    "export": (Export, "a run's policy as an ONNX file, its episodes as a dataset"),
     "compare": (Compare, "runs compared, as a table and in plain words"),
     "report": (Report, "the same as one page, with curves and videos"),
     "sweep": (Sweep, "train settings x seeds side by side"),

@@ -19,34 +19,47 @@ GOALS = {
     "hindsight/BitFlip": "flip bits to a pattern",
     "hindsight/EmptyRoom": "walk to a cell",
     "hindsight/FourRooms": "walk to a cell, through doors",
-    "hindsight/PixelRoom": "walk to a place, seen as pixels",
+    "hindsight/PixelRoom": "walk to a place, by pixels",
     "hindsight/PointPush": "push a disc to a place",
     "FetchReach": "move the gripper to a place",
     "FetchPush": "push a box to a place",
-    "FetchSlide": "slide a puck to a place out of reach",
+    "FetchSlide": "slide a puck out of reach",
     "FetchPickAndPlace": "lift a box to a place",
     "HandReach": "move the fingertips to places",
-    "HandManipulateBlock": "turn or move a block in the hand",
-    "HandManipulateEgg": "turn or move an egg in the hand",
-    "HandManipulatePen": "turn or move a pen in the hand",
+    "HandManipulateBlock": "turn a block in the hand",
+    "HandManipulateEgg": "turn an egg in the hand",
+    "HandManipulatePen": "turn a pen in the hand",
     "PointMaze": "roll a ball through a maze",
     "AntMaze": "walk an ant through a maze",
+    "parking": "park a car",
+    "PandaReach": "move the gripper to a place",
+    "PandaPush": "push a box to a place",
+    "PandaSlide": "slide a puck to a place",
+    "PandaPickAndPlace": "lift a box to a place",
+    "PandaStack": "stack two boxes",
 }
 """What is to be done, by how an env's id begins."""
 DISCRETE = tuple(f"hindsight/{name}" for name in ("BitFlip", "EmptyRoom", "FourRooms", "PixelRoom"))
-VARIANTS = re.compile("Touch|Dense|Diverse")
+VARIANTS = ("Dense", "Diverse", "Full", "Rotate", "Touch")
 """Of envs that are listed without these words."""
+PANDA = ("Reach", "Push", "Slide", "PickAndPlace", "Stack")
+OTHERS = {"highway_env": ("parking-v0",), "panda_gym": tuple(f"Panda{x}-v3" for x in PANDA)}
+"""Envs of modules that take long to import, and talk."""
 
 
 def listed_envs() -> list[tuple[str, str]]:
     """The goal envs that are installed, each in its newest version, and their goals."""
+    from importlib.util import find_spec
+
     import gymnasium as gym
 
     newest: dict[tuple[str | None, str], tuple[int, str]] = {}
     for env_id, spec in gym.registry.items():
         key = (spec.namespace, spec.name)
         newest[key] = max(newest.get(key, (-1, "")), (spec.version or 0, env_id))
-    ids = sorted(env_id for _, env_id in newest.values() if not VARIANTS.search(env_id))
+    others = {i for module, ids in OTHERS.items() if find_spec(module) for i in ids}
+    known = others | {i for _, i in newest.values() if not i.startswith(("parking", "Panda"))}
+    ids = sorted(i for i in known if not any(word in i for word in VARIANTS))
     return [(i, goal) for start, goal in GOALS.items() for i in ids if i.startswith(start)]
 
 
@@ -63,20 +76,21 @@ class Envs:
 
         robotics = register_robotics()
         table = Table(box=None, pad_edge=False)
-        for name in ("task", "goal", "success", "minutes"):
-            table.add_column(name, no_wrap=name in ("task", "minutes"))
+        for name in ("task", "goal", "success", "seeds", "minutes"):
+            table.add_column(name, no_wrap=True)
         for env_id, goal in listed_envs():
             task = Task(env_id, discrete=env_id.startswith(DISCRETE))
             text = reaches(task, default_method(task))
-            success, minutes, seeds = (
-                found[1] if (found := re.search(pattern, text)) else ""
-                for pattern in (r"success ([\d.-]+)", r"in ([\d.]+) minutes", r"(\(.* seeds?\))")
+            patterns = (r"success ([\d.-]+)", r"\((\d+) seeds?\)", r"in (.*) minutes")
+            success, seeds, minutes = (
+                found[1] if (found := re.search(pattern, text)) else "" for pattern in patterns
             )
-            table.add_row(env_id, goal, f"{success} {seeds}".strip(), minutes)
+            table.add_row(env_id, goal, success, seeds, minutes.replace("less than", "<"))
         console = Console()
         # A pipe has no width: nothing is to be cut.
         (console if console.is_terminal else Console(width=120)).print(table, highlight=False)
-        print("\nSuccess as measured with the defaults; docs/results.md has more.")
+        print("\nSuccess and minutes as measured with the defaults; docs/results.md has more.")
+        print(f"Variants can be trained, too: {', '.join(VARIANTS)}.")
         if not robotics:
             print(
                 "Fetch, Hand and mazes need the robotics extra: "
