@@ -124,6 +124,9 @@ class OffPolicyConfig(TrainConfig):
     """What the evaluated and saved policy keeps of itself per cycle; 0 takes the actor as it is."""
     overlap: bool = False
     """Simulate the next episodes while learning, with the parameters of one cycle ago."""
+    explore_within: OptionalPositive = None
+    """While exploring, pursue a point on the straight line to a goal that is farther away than
+    this: for goals far beyond what can be reached at first, as in AntMaze."""
     relay_weight: Positive = 1.0
     """With relay: how often an episode of an earlier stage is replayed, per one of the last."""
     dataset: str = ""
@@ -150,6 +153,8 @@ class OffPolicyConfig(TrainConfig):
             raise HindsightError(
                 "with relay, replay.goal_rule cannot be random: a goal is of a stage"
             )
+        if self.relay and self.explore_within:
+            raise HindsightError("relay goals lead exploration already: leave out explore_within")
         if not self.relay and self.relay_weight != 1.0:
             raise HindsightError("relay_weight changes nothing without relay: set relay, too")
         if not self.agent.has_actor:

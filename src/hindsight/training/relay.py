@@ -11,7 +11,7 @@ and saved is the last stage's policy, which is one of the task's own goals.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +24,8 @@ from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.schedules import Schedule
+from hindsight.training.nearer_goals import Explores, ExploresWithin, check_explores_within
 from hindsight.types import Array, Bools, Floats, Ints
-
-
-class Explores(Protocol):
-    """What has an exploring policy: an agent, or one that is guided."""
-
-    def actor(self, state: Any) -> Actor: ...
-
-    def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act: ...
 
 
 @dataclass(frozen=True)
@@ -78,9 +71,12 @@ class Relay:
         self.task = task
         self.goals = task.relay_goals if config.relay else ()
         self.guidance = config.relay_guidance
+        self.within = config.explore_within if isinstance(config, OffPolicyConfig) else None
         self.spec = task
         if config.relay:
             _check(task)
+        if self.within:
+            check_explores_within(task)
         size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
         self.stages = Stages(self.goals, size)
         if config.relay:
@@ -168,7 +164,10 @@ class Relay:
     # -------------------------------------------------------------------------------------- acting
 
     def guided(self, agent: Explores) -> Explores:
-        """The agent, whose exploration is led by the first stage that is not done."""
+        """The agent, whose exploration is led by the first stage that is not done, or by nearer
+        goals."""
+        if self.within:
+            return ExploresWithin(agent, self.within, self.task.goal.dim)
         return Guided(self.stages, agent, self.guidance) if self.goals else agent
 
     def last_stage(self, actor: Actor) -> Actor:
