@@ -20,6 +20,7 @@ EXPERIMENT = Experiment(
             label="`PointMaze_Medium-v3`",
             package="gymnasium-robotics",
         ),
+        Training("panda-reach", "PandaReach-v3", label="`PandaReach-v3`", package="panda-gym"),
         Training("panda-push", "PandaPush-v3", label="`PandaPush-v3`", package="panda-gym"),
         Training(
             "ant",
@@ -29,5 +30,5 @@ EXPERIMENT = Experiment(
             main=False,
         ),
     ),
-    columns=("label", "version", "by_seed", "best", "first", "steps", "minutes", "command"),
+    columns=("label", "version", "by_seed", "best", "first", "steps", "minutes", "peer", "command"),
 )

@@ -52,6 +52,8 @@ class Training:
     """Fresh episodes of the final evaluation."""
     best_score: float | None = None
     """The best possible score on average, of envs where return plus horizon is a score."""
+    peer: str = ""
+    """What another library reaches, and the command that measured it."""
     package: str = ""
     """That its env is of, if an extra brings it. Where it is not installed, rows cannot be compared
     with the entry, and are believed."""

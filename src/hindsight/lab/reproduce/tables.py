@@ -170,6 +170,10 @@ def _version(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return f"{entry.package} {', '.join(filter(None, found))}".strip()
 
 
+def _peer(experiment: Experiment, entry: Training, rows: Rows) -> str:
+    return entry.peer
+
+
 def _curve(row: Row) -> tuple[list[float], list[float]]:
     """Steps and success of the evaluations."""
     return [point[0] for point in row["curve"]], [point[2] for point in row["curve"]]
@@ -238,6 +242,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "against": ("P(larger area than the base) [95 %]", lambda experiment, entry, rows: ""),
     "soon": ("seeds that reach 0.9, median step", _soon),
     "version": ("version", _version),
+    "peer": ("another library", _peer),
     "count": ("seeds", lambda experiment, entry, rows: str(len(rows))),
     "best": ("best evaluation (flatters)", _best),
     "first": ("first evaluation of 0.9", _first),
