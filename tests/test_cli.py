@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hindsight.cli import main
+from hindsight.envs.bit_flip import BitFlipEnv
 from hindsight.options import take_env_kwargs
 
 QUICK = ["--gradient-steps", "4", "--batch-size", "32", "--eval-episodes", "4", "--quiet"]
@@ -165,6 +167,29 @@ def test_watch_and_plot_write_files(
     assert call(capsys, "plot", run, "-o", tmp_path / "c.png")[0] == 0
     assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
     assert (run / "learning_curve.png").exists()
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_an_env_that_raises_while_it_is_watched(
+    method: str,
+    capsys: pytest.CaptureFixture[str],
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only where it is drawn: what it does while it is inspected is told already."""
+    works = getattr(BitFlipEnv, method)
+
+    def fails(env: BitFlipEnv, *arguments: Any, **named: Any) -> Any:
+        if env.render_mode is not None:
+            raise RuntimeError("a motor\nis broken")
+        return works(env, *arguments, **named)
+
+    monkeypatch.setattr(BitFlipEnv, method, fails)
+    code, _, error = call(capsys, "watch", run, "-o", tmp_path / "v.mp4")
+    assert code == 2
+    assert error.count("\n") == 1
+    assert f"hindsight/BitFlip-v0: {method}() raised RuntimeError: a motor is broken" in error
 
 
 def test_window_needs_a_screen(

@@ -53,6 +53,35 @@ def test_refused_at_once(settings: dict[str, Any], message: str, tmp_path: Path)
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.parametrize("simulator", ["processes", "inline"])
+@pytest.mark.parametrize(
+    ("env", "size"),
+    [("FetchPush-v4", "863 GB"), ("HandReach-v3", "74[0-9] GB"), ("PointMaze_UMaze-v3", "1.1. TB")],
+)
+def test_each_robot_of_its_own_loads_its_model(
+    env: str, size: str, simulator: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("gymnasium_robotics")
+    settings: dict[str, Any] = {"num_envs": 10**5, "episodes_per_cycle": 10**5}
+    with pytest.raises(HindsightError, match=f"num_envs 100000 would take about {size}"):
+        hindsight.train(env, run_dir=tmp_path / "run", simulator=simulator, quiet=True, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("env", [BITS, "FetchPush-v4"])
+def test_a_hundred_thousand_envs_are_refused_where_they_do_not_fit(
+    env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of our own, and robots on threads, are small."""
+    if env != BITS:
+        pytest.importorskip("gymnasium_robotics")
+    monkeypatch.setattr(memory, "free_memory", lambda: 4e9)
+    settings: dict[str, Any] = {"num_envs": 10**5, "episodes_per_cycle": 10**5}
+    with pytest.raises(HindsightError, match=r"num_envs 100000 would take about 5.* GB"):
+        hindsight.train(env, run_dir=tmp_path / "run", quiet=True, **settings)
+    assert not (tmp_path / "run").exists()
+
+
 def test_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", BITS, "--batch-size", "1000000000", "--run-dir", str(tmp_path / "run")]
     with pytest.raises(SystemExit) as stop:

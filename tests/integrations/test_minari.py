@@ -6,8 +6,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 import hindsight
 from conftest import LineEnv, fingerprint, random_episodes
@@ -264,6 +266,33 @@ def test_export_writes_a_dataset_that_can_be_trained_from(
     train = f"train {BITS} --env.bits 3 --dataset minari:{name} --no-collect --steps 50 --quiet"
     code, _, err = call(capsys, *train.split(), "--run-dir", tmp_path / "second")
     assert (code, err) == (0, "")
+
+
+class Breaking(LineEnv):
+    """Each episode fails at its third step, which no inspection reaches."""
+
+    broken = False
+
+    def step(self, action: Any) -> Any:
+        if self.broken and self.steps >= 2:
+            raise RuntimeError("a motor\nis broken")
+        return super().step(action)
+
+
+def test_an_env_that_raises_while_it_is_exported(
+    minari: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = EnvSpec("test/Breaking-v0", Breaking)
+    monkeypatch.setitem(gym.registry, spec.id, spec)
+    run = hindsight.train("test/Breaking-v0", run_dir=tmp_path / "run", **QUICK | {"steps": 50})
+    monkeypatch.setattr(Breaking, "broken", True)
+    code, _, error = call(capsys, "export", run.path, "--minari", "line/broken-v0")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "test/Breaking-v0: step() raised RuntimeError: a motor is broken" in error
+    assert not minari.list_local_datasets()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hindsight.collect import Act, episode_seeds, record
 from hindsight.envs.contract import GOAL_KEYS, GoalEnvSpec, inspect
 from hindsight.envs.make import factory
 from hindsight.episodes import Episodes
-from hindsight.errors import HindsightError, needs
+from hindsight.errors import HindsightError, needs, of_the_env
 from hindsight.replay.storage import slot_count
 from hindsight.training.evaluate import FRESH
 from hindsight.training.run import Run
@@ -178,11 +178,13 @@ def _play(
     """One episode, as Minari stores it, and whether its goal is reached at its end."""
     from minari.data_collector import EpisodeBuffer
 
-    observation, _ = env.reset(seed=seed)
+    with of_the_env(f"{spec.id}: reset()"):
+        observation, _ = env.reset(seed=seed)
     observations, actions, steps = [observation], [], []
     for t in range(1, spec.horizon + 1):
         actions.append(act(observation))
-        observation, reward, terminated, truncated, _ = env.step(actions[-1])
+        with of_the_env(f"{spec.id}: step()"):
+            observation, reward, terminated, truncated, _ = env.step(actions[-1])
         observations.append(observation)
         steps.append((float(reward), bool(terminated), bool(truncated or t == spec.horizon)))
         if terminated or truncated:

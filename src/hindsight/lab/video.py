@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont
 from hindsight.collect import episode_seeds
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import Env, make
-from hindsight.errors import HindsightError, needs
+from hindsight.errors import HindsightError, needs, of_the_env
 from hindsight.lab.groups import Group, tasks
 from hindsight.lab.runs import LoadedRun
 from hindsight.lab.scene import mark, set_up
@@ -58,11 +58,15 @@ class Shot(NamedTuple):
 
 def play(policy: Policy, env: Env, episodes: int, seed: int, horizon: int) -> Iterator[Shot]:
     """Play some episodes; what is to be seen after every reset and step."""
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
     for number, episode_seed in enumerate(episode_seeds(seed, FRESH, 0, episodes), 1):
-        observation, _ = env.reset(seed=episode_seed)
+        with of_the_env(f"{name}: reset()"):
+            observation, _ = env.reset(seed=episode_seed)
         yield Shot(number, distance(env, observation), False)
         for step in range(1, horizon + 1):
-            observation, _, terminated, truncated, info = env.step(policy(observation))
+            action = policy(observation)
+            with of_the_env(f"{name}: step()"):
+                observation, _, terminated, truncated, info = env.step(action)
             success = bool(info.get("is_success", info.get("success", False)))
             ended = terminated or truncated or step == horizon
             yield Shot(number, distance(env, observation), success, ended)

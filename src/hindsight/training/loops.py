@@ -3,6 +3,7 @@ the collector."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from hindsight.agents.agent import OffPolicyAgent
 from hindsight.agents.registry import make_agent, make_off_policy_agent
 from hindsight.collect import Collecting, Collector
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
-from hindsight.envs.batch import EnvBatch, make_batch
+from hindsight.envs.batch import EnvBatch, make_batch, own_model_bytes
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv, in_jax
 from hindsight.envs.make import EnvFactory
@@ -59,14 +60,16 @@ def make_loop(
         stack.callback(batch.close)
         return batch
 
+    with contextlib.closing(make_env()) as env:
+        model = own_model_bytes(env, config.simulator)
     if isinstance(config, OffPolicyConfig):
         slot_count(spec, config.replay.buffer_size)
-        check_memory(config, spec)
+        check_memory(config, spec, model=model)
         collector = Collector(envs(config.workers), spec)
         return off_policy(config, spec, collector, stack, dataset=dataset)
     assert isinstance(config, OnPolicyConfig)
     twin = _twin(config, spec, make_env)
-    check_memory(config, spec, in_jax=twin is not None)
+    check_memory(config, spec, twin is not None, model)
     if isinstance(config.agent, A3CConfig):
         share = max((config.workers or os.cpu_count() or 1) // config.agent.workers, 1)
         batches = [envs(share) for _ in range(config.agent.workers)]

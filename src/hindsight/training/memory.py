@@ -20,17 +20,20 @@ from hindsight.pixels import encoded_size, images_of
 from hindsight.settings import flatten, plain
 
 ENV = 50_000
-"""Bytes of an env, at the least."""
+"""Bytes of an env without a MuJoCo model of its own, generously: ours take 1 to 5 kB (resident, of
+500), Fetch and Hand on threads 10 to 12 kB (of 5,000), where they share a model."""
 PAIR = 20
 """Bytes of a pair of a transition and a goal, with its priority."""
 NUMBERS = 12
 """Per parameter: of a network, another and their targets, each with what Adam keeps."""
 
 
-def check_memory(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -> None:
+def check_memory(
+    config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False, model: int = 0
+) -> None:
     """Raise HindsightError, naming the setting that takes the most, if a training takes more
-    memory than is free."""
-    needs, room = needed(config, spec, in_jax), free_memory()
+    memory than is free. `model`: see `own_model_bytes` in `envs/batch.py`."""
+    needs, room = needed(config, spec, in_jax, model), free_memory()
     if sum(needs.values()) > room:
         name = max(needs, key=lambda name: needs[name])
         raise HindsightError(
@@ -40,14 +43,16 @@ def check_memory(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -
         )
 
 
-def needed(config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False) -> dict[str, float]:
+def needed(
+    config: TrainConfig, spec: GoalEnvSpec, in_jax: bool = False, model: int = 0
+) -> dict[str, float]:
     """Bytes that a training takes, roughly and at the least, by the setting that decides."""
     episode = float(spec.horizon * transition_bytes(spec))
     needs = {
         # As they are collected, and put together.
         "episodes_per_cycle": 2 * config.episodes_per_cycle * episode,
         "eval_episodes": 2 * config.eval_episodes * episode,
-        "num_envs": envs_made(config) * (ENV + episode),
+        "num_envs": envs_made(config) * (ENV + model + episode),
         "agent.net_arch": 4.0 * NUMBERS * _parameters(config, spec),
     }
     if isinstance(config, OffPolicyConfig):
