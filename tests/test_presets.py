@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+import hindsight
 from conftest import LineEnv
+from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.registry import AGENTS, OFF_POLICY, agent_class
 from hindsight.api import default_config
+from hindsight.commands.train import TrainOptions, read
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig, config_of
 from hindsight.envs.contract import inspect
 from hindsight.errors import HindsightError
@@ -165,6 +169,37 @@ def test_policy_gradients_on_objects(method: str) -> None:
     assert (push.skip_achieved, push.spread, push.until_reached) == (True, no_critic, no_critic)
     assert (maze.skip_achieved, maze.spread, maze.until_reached) == (False, False, False)
     assert (push.by_action_values, maze.by_action_values) == (not no_critic, False)
+
+
+@pytest.mark.parametrize("critic", ["state", "action"])
+@pytest.mark.parametrize("method", ["a2c", "a3c", "ppo", "trpo"])
+def test_the_critic_can_be_switched_alone(method: str, critic: str) -> None:
+    """What presets set for one critic, the other would refuse."""
+    for env, horizon, discrete in ENVS:
+        spec = replace(SPECS[discrete], id=env, horizon=horizon)
+        agent = default_config(method, spec, critic=critic).agent
+        assert isinstance(agent, ActorCriticConfig)
+        assert agent.critic == critic
+    own = default_config(method, replace(SPECS[False], id="FetchPush-v4"), critic="action")
+    assert own == made("FetchPush-v4", method)
+
+
+def test_the_critic_can_be_switched_in_a_training(tmp_path: Path) -> None:
+    options = TrainOptions("hindsight/PointPush-v0", method="a2c")
+    for more in (["--agent.critic", "state"], ["--agent.critic=state"]):
+        agent = read(options, more, "hindsight train").config.agent
+        assert isinstance(agent, ActorCriticConfig)
+        assert (agent.critic, agent.policy_updates, agent.within_box) == ("state", 1, True)
+    small = {"critic": "action", "net_arch": (8,), "rows": 8, "critic_updates": 1}
+    few: dict[str, Any] = {
+        "steps": 1,
+        "eval_episodes": 1,
+        "quiet": True,
+        "run_dir": tmp_path / "run",
+    }
+    run = hindsight.train(LineEnv, method="a2c", agent=small, **few)
+    assert isinstance(run.config.agent, ActorCriticConfig)
+    assert not run.config.agent.within_box
 
 
 def test_the_off_policy_actor_critic_on_objects() -> None:

@@ -110,7 +110,8 @@ def train(
     if relay_goals is not None:
         settings = {"relay": True} | settings
     if config is None:
-        config = default_config(method, spec, preset)
+        critic = (agent or {}).get("critic", settings.get("agent.critic"))
+        config = default_config(method, spec, preset, critic)
     if isinstance(env, gym.Env):
         settings = {"num_envs": 1, "simulator": "inline"} | settings
         if settings["num_envs"] != 1:
@@ -170,13 +171,15 @@ def task_of(spec: GoalEnvSpec) -> Task:
     )
 
 
-def default_config(method: str | None, spec: GoalEnvSpec, preset: str = "default") -> TrainConfig:
-    """The preset of an env, for a method."""
+def default_config(
+    method: str | None, spec: GoalEnvSpec, preset: str = "default", critic: str | None = None
+) -> TrainConfig:
+    """The preset of an env, for a method, with another `agent.critic` if one is given."""
     task = task_of(spec)
     method = method or default_method(task)
     default = config_of(method, spec.id)
     known = flatten(default)
-    settings = preset_settings(task, method, preset)
+    settings = preset_settings(task, method, preset, critic)
     settings |= unit_settings(spec.largest_observation, spec.goal_spread)
     return with_settings(
         default, {name: value for name, value in settings.items() if name in known}

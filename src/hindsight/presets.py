@@ -82,6 +82,8 @@ class Row:
     """Only for dense rewards, or only for sparse ones."""
     touched: bool | None = None
     """Only for goals of something that must be touched first, or only for others."""
+    critic: Literal["state", "action"] | None = None
+    """Only with this `agent.critic`; learners without that setting count as state."""
     reaches: str = ""
     """What was measured with these settings."""
     why: str = ""
@@ -380,12 +382,15 @@ TABLE: tuple[Row, ...] = (
             "eval_episodes": 50,
         },
     ),
-    Row(ON_POLICY, {"agent.gamma": 0.98, "agent.within_box": True}, continuous=True),
+    Row(ON_POLICY, {"agent.gamma": 0.98}, continuous=True),
+    Row(WITH_CRITIC, {"agent.gamma": 0.98}, critic="action"),
+    Row(ON_POLICY, {"agent.within_box": True}, continuous=True, critic="state"),
     # One small step per batch: here noise costs more than the bias of a baseline.
     Row(
         ("a2c", "a3c"),
         {"agent.leave_one_out": False, "agent.actual_goals": False},
         envs=("FetchReach",),
+        critic="state",
     ),
     # Nothing bounds the steps of A2C once the policy is sharp.
     Row(("a2c",), {"agent.learning_rate": "linear(0.001, 0.0001)"}, continuous=True),
@@ -424,11 +429,10 @@ TABLE: tuple[Row, ...] = (
     ),
     # Once the policy tells goals apart, ratios between them leave few episodes of a batch. Q needs
     # none (docs/notes/policy-gradient-sign.md). Chosen on seeds 10 to 12.
+    Row(WITH_CRITIC, {"agent.critic": "action"}, envs=PUSHED),
     Row(
         WITH_CRITIC,
         {
-            "agent.critic": "action",
-            "agent.within_box": False,
             "agent.goals": 50,
             "agent.actual_goals": True,
             "agent.skip_achieved": True,
@@ -439,6 +443,7 @@ TABLE: tuple[Row, ...] = (
             "agent.rows": 512,
         },
         envs=PUSHED,
+        critic="action",
     ),
     Row(
         ("ppo",),
@@ -448,8 +453,14 @@ TABLE: tuple[Row, ...] = (
             "agent.minibatches": 32,
         },
         envs=PUSHED,
+        critic="action",
     ),
-    Row(("trpo",), {"agent.policy_updates": 10, "agent.rows": 4096}, envs=PUSHED),
+    Row(
+        ("trpo",),
+        {"agent.policy_updates": 10, "agent.rows": 4096},
+        envs=PUSHED,
+        critic="action",
+    ),
     Row(
         ON_POLICY,
         {"steps": 300_000, "num_envs": 64, "eval_every": 8, "eval_episodes": 100},
@@ -482,19 +493,19 @@ TABLE: tuple[Row, ...] = (
     Row(("a2c", "a3c"), {"steps": 400_000}, envs=("hindsight/BitFlip",)),
     Row(("a2c", "a3c"), {"steps": 80_000}, envs=("hindsight/BitFlip",), horizons=(11, 16)),
     Row(("a2c", "a3c"), {"steps": 40_000}, envs=("hindsight/BitFlip",), horizons=(1, 10)),
-    # Walls: a policy that only walks towards the goal must not settle too early. Most goals are
-    # reached by several episodes of a batch, so the bias that leaving one out removes is small, but
-    # not its noise.
+    # Walls: a policy that only walks towards the goal must not settle too early.
     Row(
         ON_POLICY,
         {
             "steps": 400_000,
             "agent.fourier_features": 4,
             "agent.entropy": 0.005,
-            "agent.leave_one_out": False,
         },
         envs=("hindsight/FourRooms",),
     ),
+    # Most goals are reached by several episodes of a batch, so the bias that leaving one out
+    # removes is small, but not its noise.
+    Row(ON_POLICY, {"agent.leave_one_out": False}, envs=("hindsight/FourRooms",), critic="state"),
     Row(
         ("ppo",),
         {
@@ -564,16 +575,24 @@ def _name_and_workers(preset: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def preset_rows(task: Task, method: str, preset: str = "default") -> list[Row]:
-    """The rows of the table that fit a training."""
+def preset_rows(
+    task: Task, method: str, preset: str = "default", critic: str | None = None
+) -> list[Row]:
+    """The rows of the table that fit a training, with the critic that it has or that is asked
+    for."""
     name, _ = _name_and_workers(preset)
     if name != "default" and method in ON_POLICY:
         raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
-    return [row for row in TABLE if row.fits(task, method, name)]
+    rows = [row for row in TABLE if row.fits(task, method, name)]
+    for row in rows:
+        critic = critic or row.of(task, 1).get("agent.critic")
+    return [row for row in rows if row.critic in (None, critic or "state")]
 
 
-def preset_settings(task: Task, method: str, preset: str = "default") -> dict[str, Any]:
-    """The settings of a preset, by dotted name.
+def preset_settings(
+    task: Task, method: str, preset: str = "default", critic: str | None = None
+) -> dict[str, Any]:
+    """The settings of a preset, by dotted name, with another `agent.critic` if one is given.
 
     default: what works best. her: the same with plain uniform HER. hper and hper-single: the
     same with hindsight prioritised replay in two queues or in one. relay: default, and relay
@@ -584,13 +603,13 @@ def preset_settings(task: Task, method: str, preset: str = "default") -> dict[st
     """
     _, workers = _name_and_workers(preset)
     found: dict[str, Any] = {}
-    for row in preset_rows(task, method, preset):
+    for row in preset_rows(task, method, preset, critic):
         settings = row.of(task, workers)
         for name, other in (UPDATES, UPDATES[::-1]):
             if name in settings:
                 found.pop(other, None)
         found |= settings
-    return found
+    return found | ({"agent.critic": critic} if critic else {})
 
 
 def reaches(task: Task, method: str) -> str:

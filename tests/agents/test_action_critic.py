@@ -129,7 +129,7 @@ def test_a_fifth_of_the_steps_are_under_pursued_goals() -> None:
         (False, False, False, -0.1, GAMMA),
         (True, False, False, 0.0, GAMMA),
         (True, True, False, 0.0, 0.0),
-        (False, False, True, -0.1, 0.0),
+        (False, False, True, -1.0, 0.0),  # failed: never at the goal again
     ],
 )
 def test_what_it_learns_by_hand(

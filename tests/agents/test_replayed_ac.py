@@ -44,14 +44,15 @@ def started(agent: ReplayedAC, key: int = 0) -> State:
 
 
 def transitions(discrete: bool, count: int = 6) -> Batch:
-    """The first reaches its goal, the second ends there, the others do neither."""
+    """The first reaches its goal, the second ends there, the third ends elsewhere, the others do
+    neither."""
     rng = np.random.default_rng(0)
     place = rng.uniform(-2, 2, (3, count, 1)).astype(np.float32)
     action: Any = rng.uniform(-5, 7, (count, 1)).astype(np.float32)
     if discrete:
         action = rng.integers(3, size=count)
     reward, ended = -np.ones(count, np.float32), np.zeros(count, np.float32)
-    reward[:2], ended[1] = 0.0, 1.0
+    reward[:2], ended[1:3] = 0.0, 1.0
     return Batch(*place, action, reward, ended, np.ones(count, np.float32))
 
 
@@ -72,8 +73,9 @@ def test_what_the_critic_learns_by_hand(discrete: bool) -> None:
         unit = np.clip((batch.action - 1.0) / 3.0, -1.0, 1.0)
         now = apply(state.critic, jnp.concatenate([before, unit], axis=1))[:, 0]
     later = GAMMA * np.where(batch.terminated, 0.0, follows)
-    target = np.clip((1 - GAMMA) * batch.reward + later, -1.0, 0.0)
+    target = np.array(np.clip((1 - GAMMA) * batch.reward + later, -1.0, 0.0))
     assert target[1] == 0.0  # at the goal, for good
+    target[2] = -1.0  # failed: never at the goal again
     learnt, td, metrics = ours.update(state, batch, KEY)
     np.testing.assert_allclose(td.error, target - now, atol=1e-6)
     np.testing.assert_allclose(td.value, now, atol=1e-6)
@@ -173,8 +175,8 @@ def test_a_policy_learns_what_the_critic_says() -> None:
         return state, metrics["critic_loss"]
 
     state, losses = jax.jit(lambda state: jax.lax.scan(teach, state, taught))(state)
-    # What is left is chance: (1 - gamma)^2 p (1 - p), on average 0.01 / 6.
-    assert float(losses[-100:].mean()) == pytest.approx(0.01 / 6, rel=0.1)
+    # What is left is chance: to miss is to fail, -1, so p (1 - p), on average 1 / 6.
+    assert float(losses[-100:].mean()) == pytest.approx(1 / 6, rel=0.1)
 
     few = jax.tree.map(lambda part: part[:40], taught)
     flat = (part.reshape(-1, 1)[: config.rows] for part in (few.observation, few.goal))

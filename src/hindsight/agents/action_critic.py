@@ -2,7 +2,7 @@
 of the actions.
 
 It counts -(1 - gamma) for every step that is not at the goal and goes on beyond the time limit: it
-lies in [-1, 0].
+lies in [-1, 0]. Where an episode fails (the robot fell) it is -1: never at the goal again.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class ActionCritic(StochasticPolicy):
         terminated: Tensor,
     ) -> Tensor:
         """-(1 - gamma) [not at the goal] + gamma V(s', g) [...], of a critic and a policy that do
-        not learn from it."""
+        not learn from it; -1 where an episode ended elsewhere than at the goal."""
         gamma = self.shapes.gamma
         value = self.mean_value(critic, next_inputs, self.distribution(policy, next_inputs))
         target = td_target((gamma - 1.0) * missed, terminated, value, gamma, (-1.0, 0.0))
-        return jax.lax.stop_gradient(target)
+        return jax.lax.stop_gradient(jnp.where(missed * terminated > 0, -1.0, target))
 
     def closeness(self, distribution: Tensor) -> Tensor:
         """How near a policy is to the one without any preference, as a negative KL divergence:

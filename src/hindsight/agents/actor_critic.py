@@ -226,7 +226,7 @@ class Steps(NamedTuple):
     chance: Tensor  # [G, N, T] of being drawn; they sum to 1, or to 0 if no step counts
     upto: Tensor  # [G N T] the same, summed up
     hit: Tensor  # [G, N, T]
-    over: Tensor  # [G, N, T] nothing follows
+    over: Tensor  # [G, N, T] the episode ended: at the goal for good, or in failure
 
 
 PURSUED = 0.2

@@ -175,7 +175,8 @@ def read(
     make_env = factory(env, env_kwargs)
     limit = base.max_episode_steps if base else None
     spec = api.describe(env, make_env, limit or _time_limit(more))
-    config = base or api.default_config(options.method, spec, options.preset)
+    critic = _given("--agent.critic", more)
+    config = base or api.default_config(options.method, spec, options.preset, critic or None)
     if options.method not in (None, config.agent.method):
         raise HindsightError(
             f"--method {options.method} does not fit {options.config}, which is of "
@@ -223,8 +224,13 @@ def _require_named(directory: Path, env: str, env_kwargs: dict[str, Any]) -> Non
 
 def _time_limit(more: Sequence[str]) -> int | None:
     """An env without a time limit of its own can be inspected only with one."""
-    text = " ".join(more).replace("=", " ").partition("--max-episode-steps ")[2].partition(" ")[0]
+    text = _given("--max-episode-steps", more)
     return int(text) if text.isdigit() and int(text) else None
+
+
+def _given(option: str, more: Sequence[str]) -> str:
+    """The value of an option that the preset must know of; empty if it is not given."""
+    return " ".join(more).replace("=", " ").partition(f"{option} ")[2].partition(" ")[0]
 
 
 def what_presets_reach(arguments: Sequence[str]) -> str:
