@@ -210,6 +210,7 @@ def test_what_does_not_go_with_it_is_named() -> None:
         ({"critic": "action", "gamma": 0.9, "estimator": "step"}, "estimator changes nothing"),
         ({"policy_updates": 2}, "policy_updates changes nothing, with agent.critic state"),
         ({"critic": "action", "gamma": 0.9, "spread": True}, "spread changes nothing"),
+        ({"rows": 3, "minibatches": 4}, "minibatches 4 are more than the 3 rows"),
     ):
         with pytest.raises(HindsightError, match=message):
             OnPolicyConfig("x", agent=PPOConfig(**settings))

@@ -200,6 +200,16 @@ def test_a_policy_learns_what_the_critic_says() -> None:
     assert float(metrics["kl"]) > 0.0
 
 
+def test_minibatches_without_rows_are_refused() -> None:
+    for agent in (ReplayedACConfig(rows=3, minibatches=4), PPOConfig(rows=3, minibatches=4)):
+        with pytest.raises(HindsightError, match="minibatches 4 are more than the 3 rows"):
+            agent.check()
+    ours = new_agent(True, rows=0, minibatches=19)  # of all 18 rows that are replayed
+    batches = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), transitions(True))
+    with pytest.raises(HindsightError, match="minibatches 19 are more than the 18 rows"):
+        ours.after_updates(started(ours), batches, KEY)
+
+
 @pytest.mark.parametrize("discrete", [True, False])
 def test_learning_is_updates_of_the_critic_then_of_the_policy(discrete: bool) -> None:
     ours = new_agent(discrete, rows=0)

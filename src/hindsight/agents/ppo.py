@@ -20,6 +20,7 @@ from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
 from hindsight.agents.policy_gradient import State
+from hindsight.errors import HindsightError
 from hindsight.networks import Params
 from hindsight.settings import Count, OptionalPositive, Positive, Search
 from hindsight.types import Tensor
@@ -37,6 +38,21 @@ class PPOConfig(ActorCriticConfig):
     target_kl: OptionalPositive = None
     """A step is left out where the policy has moved farther than this already, as a mean KL
     divergence over its minibatch."""
+
+    def check(self) -> None:
+        super().check()
+        if self.rows:
+            minibatch_size(self.rows, self.minibatches)
+
+
+def minibatch_size(rows: int, minibatches: int) -> int:
+    """Rows of each. Raises HindsightError if that is none."""
+    if rows < minibatches:
+        raise HindsightError(
+            f"agent.minibatches {minibatches} are more than the {rows} rows of an update: choose "
+            "fewer, or more agent.rows"
+        )
+    return rows // minibatches
 
 
 def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
@@ -84,7 +100,7 @@ class PPO(ActorCritic):
             return state._replace(policy=policy, policy_optimizer=optimizer), entropy
 
         def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
-            size = len(rows.weight) // config.minibatches
+            size = minibatch_size(len(rows.weight), config.minibatches)
             shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
             parts = jax.tree.map(
                 lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows

@@ -30,7 +30,7 @@ from hindsight.agents.agent import Metrics, OffPolicyAgent
 from hindsight.agents.config import OffPolicyAgentConfig
 from hindsight.agents.losses import adam_step, kept, td_loss
 from hindsight.agents.policy_gradient import Rates
-from hindsight.agents.ppo import surrogate
+from hindsight.agents.ppo import minibatch_size, surrogate
 from hindsight.collect import Act
 from hindsight.networks import Params, average, copy_of
 from hindsight.normalizer import Scale
@@ -77,6 +77,11 @@ class ReplayedACConfig(OffPolicyAgentConfig):
     """How far the ratio of new to old policy may gain."""
     normalize_advantages: bool = True
     """Divide advantages by their deviation."""
+
+    def check(self) -> None:
+        super().check()
+        if self.rows:
+            minibatch_size(self.rows, self.minibatches)
 
 
 class State(NamedTuple):
@@ -196,7 +201,7 @@ class ReplayedAC(OffPolicyAgent, ActionCritic):
             return state._replace(policy=policy, policy_optimizer=optimizer), closeness
 
         def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
-            size = len(inputs) // config.minibatches
+            size = minibatch_size(len(inputs), config.minibatches)
             shuffled = jax.random.permutation(key, len(inputs))[: size * config.minibatches]
             parts = jax.tree.map(
                 lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
