@@ -10,6 +10,7 @@ from hindsight.collect import Collector, record
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import inspect
 from hindsight.errors import HindsightError
+from hindsight.replay.replay import failure_rewards
 from hindsight.types import Array, Floats
 
 
@@ -45,6 +46,17 @@ def test_a_recorded_episode_is_what_the_collector_makes_of_it(ends: bool) -> Non
             np.testing.assert_array_equal(
                 getattr(recorded, name)[0, :n], getattr(expected, name)[0, :n], err_msg=name
             )
+
+
+def test_a_recorded_episode_keeps_its_rewards() -> None:
+    """A penalty for failing is not what `compute_reward` gives."""
+    spec = inspect(LineEnv())
+    observations = [LineEnv().reset(seed=0)[0]] * 3
+    actions = [np.zeros(1, np.float32)] * 2
+    recorded = record(spec, observations, actions, True, [False, False], [-1.0, -6.0])
+    assert recorded.reward[0, :2].tolist() == [-1.0, -6.0]
+    assert failure_rewards(recorded, spec).tolist() == [-5.0]
+    assert failure_rewards(record(spec, observations, actions, True, [False] * 2), spec) == [0.0]
 
 
 def test_a_recorded_episode_has_one_observation_more_than_actions() -> None:

@@ -297,10 +297,7 @@ def evaluate(
     require_trust(opened.path, config.env, config.env_kwargs, trust)
     make_env = factory(config.env, config.env_kwargs)
     spec = describe(config.env, make_env, config.max_episode_steps)
-    if (policy.observation, policy.goal) != (spec.observation, spec.goal):
-        raise HindsightError(
-            f"the policy in {run} was trained on other observations or goals than {config.env} has"
-        )
+    policy.check_env(spec, run)
     envs = make_batch(
         make_env,
         spec,

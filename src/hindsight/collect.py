@@ -146,11 +146,13 @@ def record(
     actions: Sequence[Any],
     terminated: bool,
     success: Sequence[bool] | None = None,
+    reward: Sequence[float] | None = None,
 ) -> Episodes:
     """One episode that your own loop played, as `Episodes`: L + 1 dict observations and L actions.
 
-    `terminated` says whether the env ended it (not the time limit). `success` of each step is
-    taken from the reward if it is not given.
+    `terminated` says whether the env ended it (not the time limit). `reward` of each step is
+    recomputed if it is not given: then a penalty for failing is lost. `success` of each step is
+    taken from the recomputed one if it is not given.
     """
     length, horizon = len(actions), spec.horizon
     if not (0 < length <= horizon and len(observations) == length + 1):
@@ -169,7 +171,7 @@ def record(
 
     achieved, desired = column("achieved_goal"), column("desired_goal")
     seen = spec.seen(column("observation"), achieved)
-    reward = spec.goal_reward(achieved[1:], desired[:-1])
+    given = spec.goal_reward(achieved[1:], desired[:-1]) if reward is None else np.asarray(reward)
     reached = spec.reached(achieved[1:], desired[:-1]) if success is None else np.asarray(success)
     ends = np.zeros((1, horizon), np.bool_)
     ends[0, length - 1] = terminated
@@ -178,7 +180,7 @@ def record(
         padded(achieved, horizon + 1, spec.goal_dtype),
         desired[:1].astype(spec.goal_dtype),
         padded(np.asarray(actions), horizon, np.int64 if spec.actions.discrete else np.float32),
-        padded(reward, horizon, np.float32),
+        padded(given, horizon, np.float32),
         ends,
         padded(reached, horizon, np.bool_),
         np.array([length]),

@@ -19,8 +19,10 @@ from hindsight.envs.contract import inspect
 from hindsight.envs.make import make
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
+from hindsight.replay.replay import failure_rewards
 from hindsight.training.rollouts import FromDataset
 from hindsight.training.run import Run
+from point_env import PointEnv
 
 LINE = "test/Line-v0"
 BITS = "hindsight/BitFlip-v0"
@@ -91,6 +93,7 @@ def write(minari: Any, env: Any, name: str, episodes: int, goals: int = 1) -> li
         observation, _ = env.reset(seed=seed)
         rows: dict[str, Any] = {"observations": [observation], "actions": [], "ended": False}
         ends: list[tuple[bool, bool]] = []
+        rewards: list[float] = []
         while not ends or not any(ends[-1]):
             if len(rows["actions"]) in [4 * k for k in range(1, goals)]:
                 env.unwrapped.goal = rng.uniform(-5, 5, 1)
@@ -99,7 +102,8 @@ def write(minari: Any, env: Any, name: str, episodes: int, goals: int = 1) -> li
                 if hasattr(env.action_space, "n")
                 else rng.uniform(-2, 4, 1).astype(np.float32)
             )
-            observation, _, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            rewards.append(float(reward))
             rows["observations"].append(observation)
             rows["actions"].append(action)
             rows["ended"] = terminated
@@ -107,7 +111,6 @@ def write(minari: Any, env: Any, name: str, episodes: int, goals: int = 1) -> li
         seen.append(rows)
         columns = {key: [o[key] for o in rows["observations"]] for key in observation}
         terminations, truncations = (list(column) for column in zip(*ends, strict=True))
-        rewards = [0.0] * len(ends)  # nobody reads them
         buffers.append(
             EpisodeBuffer(
                 seed, seed, None, columns, rows["actions"], rewards, terminations, truncations
@@ -293,6 +296,56 @@ def test_an_env_that_raises_while_it_is_exported(
     assert (code, error.count("\n")) == (2, 1)
     assert "test/Breaking-v0: step() raised RuntimeError: a motor is broken" in error
     assert not minari.list_local_datasets()
+
+
+def test_a_policy_of_another_env_writes_nothing(
+    minari: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = hindsight.train(BITS, run_dir=tmp_path / "run", **QUICK | {"env_kwargs": {"bits": 3}})
+    config = run.path / "config.json"
+    config.write_text(config.read_text().replace('"bits": 3', '"bits": 4'))
+    code, _, err = call(capsys, "export", run.path, "--minari", "bits/three-v0")
+    assert code == 2
+    assert "trained on other observations or goals" in err
+    assert err.count("\n") == 1
+    assert not minari.list_local_datasets()
+
+
+def test_arrivals_that_end_a_dense_episode_are_no_failures(minari: Any) -> None:
+    """And a failure is one, with the penalty that it had. Only the env knows which is which."""
+    from hindsight.integrations.minari import _play, read_episodes
+
+    class Crashing(PointEnv):
+        def step(self, action: Any) -> Any:
+            shown, reward, ended, late, info = super().step(action)
+            return shown, reward - 7.0 * (ended and not info["is_success"]), ended, late, info
+
+    env = Crashing(dense=1.0, ends=True, pillar=True)
+    spec = inspect(env)
+
+    def towards(place: str) -> Any:
+        def act(observation: Any) -> Any:
+            to = observation["desired_goal"] if place == "goal" else np.zeros(2)
+            away = to - observation["achieved_goal"]
+            return (away / max(np.abs(away).max(), 0.2)).astype(np.float32)
+
+        return act
+
+    played = [_play(env, spec, towards("goal"), i, i) for i in range(8)]
+    played += [_play(env, spec, towards("middle"), 8, 8)]
+    success = [each for _, each in played]
+    assert any(success)
+    assert not success[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spaces = {"observation_space": env.observation_space, "action_space": env.action_space}
+        buffers = [buffer for buffer, _ in played]
+        minari.create_dataset_from_buffers("point/dense-v0", buffers, **spaces)
+    episodes = read_episodes("minari:point/dense-v0", spec, 10_000)
+    assert episodes.final_success().tolist() == success
+    assert episodes.failed().tolist() == [not each for each in success]
+    penalties = failure_rewards(episodes, spec)
+    np.testing.assert_allclose(penalties, np.where(success, 0.0, -7.0), atol=1e-4)
 
 
 @pytest.mark.parametrize(

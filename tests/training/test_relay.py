@@ -166,6 +166,44 @@ def test_success_at_the_task_ends_no_earlier_stage() -> None:
     assert terminated(goals, goals).tolist() == [False, True, False, True]
 
 
+def test_a_penalty_for_failing_counts_in_every_stage() -> None:
+    """The env gave -6 for the step in which it failed: -1 of the goal, -5 for that."""
+    relay = relay_of(REACH)
+    episodes = episodes_of(relay, 1)
+    observation = episodes.observation.copy()
+    observation[..., :4] = 0.0  # the first stage is done all the time
+    ended, reward = np.zeros_like(episodes.terminated), np.full_like(episodes.reward, -1.0)
+    ended[0, 4], reward[0, 4] = True, -6.0
+    failing = replace(
+        episodes,
+        observation=observation,
+        desired_goal=episodes.desired_goal + 9.0,
+        reward=reward,
+        terminated=ended,
+        success=np.zeros_like(ended),
+        length=np.array([5]),
+    )
+    first, task = relay.by_stage(failing)
+    assert first.reward[0, :5].tolist() == [0.0, 0.0, 0.0, 0.0, -5.0]
+    assert task.reward[0, :5].tolist() == [-1.0, -1.0, -1.0, -1.0, -6.0]
+    assert first.failed().all()  # it is no success that the first stage was done
+    replay = make_replay(relay.spec, ReplayConfig(buffer_size=100 * relay.task.horizon))
+    replay.store(relay.of_every_stage(failing), 0.0, np.random.default_rng(0))
+    assert replay.failure_reward[:2].tolist() == [-5.0, -5.0]
+
+
+def test_early_stages_are_missed_for_what_the_env_gives() -> None:
+    point = inspect(make(POINT))
+    relay = relay_of(
+        REACH,
+        goal_reward=lambda a, d: point.goal_reward(a, d) + np.float32(2.0),
+        success_reward=2.0,
+        reward_bounds=(0.0, 2.0),
+        rewards=(1.0, 2.0),
+    )
+    assert set(relay.by_stage(episodes_of(relay, 4))[0].reward.ravel().tolist()) == {1.0, 2.0}
+
+
 def test_the_first_stage_that_is_not_done_leads() -> None:
     relay = relay_of(REACH, TOUCH)
     o = np.zeros((4, 6), np.float32)

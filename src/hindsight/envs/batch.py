@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from hindsight.envs.contract import SUCCESS_KEYS, GoalEnvSpec, check_finite
+from hindsight.envs.contract import GoalEnvSpec, check_finite, told_success
 from hindsight.envs.make import Env, EnvFactory, unwrapped
 from hindsight.errors import HindsightError
 from hindsight.saving.tree import State, fitting, storable
@@ -92,12 +92,12 @@ class LocalEnvs:
         observation, reward, terminated, truncated, info = env.step(action)
         check_finite(observation, self.name)
         late = self._steps >= self.max_episode_steps
-        success = next((bool(info[key]) for key in SUCCESS_KEYS if key in info), None)
+        success = told_success(info)
         if success is None:
             compute_reward = env.get_wrapper_attr("compute_reward")
             own = compute_reward(observation["achieved_goal"], goal, info)
-            success = bool(own >= compute_reward(goal, goal, info))
-        return observation, float(reward), bool(terminated), bool(truncated or late), success
+            success = own >= compute_reward(goal, goal, info)
+        return observation, float(reward), bool(terminated), bool(truncated or late), bool(success)
 
     def _frame(self) -> Frame:
         observations, reward, terminated, truncated, success = zip(*self._rows, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -418,6 +418,11 @@ def _random_action(space: gym.Space[Any], rng: np.random.Generator) -> Any:
         return rng.integers(space.n)
     assert isinstance(space, gym.spaces.Box)
     return rng.uniform(space.low, space.high).astype(space.dtype)
+
+
+def told_success(info: Mapping[str, Any]) -> Any:
+    """What an info says of success; None if it says nothing."""
+    return next((info[key] for key in SUCCESS_KEYS if key in info), None)
 
 
 def check_finite(observation: dict[str, Array], name: str) -> None:

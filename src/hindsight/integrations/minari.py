@@ -12,7 +12,7 @@ import numpy as np
 
 from hindsight.agents.registry import make_agent
 from hindsight.collect import Act, episode_seeds, record
-from hindsight.envs.contract import GOAL_KEYS, GoalEnvSpec, inspect
+from hindsight.envs.contract import GOAL_KEYS, GoalEnvSpec, inspect, told_success
 from hindsight.envs.make import factory
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError, needs, of_the_env
@@ -42,8 +42,8 @@ def _minari() -> Iterator[Any]:
 def read_episodes(address: str, spec: GoalEnvSpec, buffer_size: int) -> Episodes:
     """All episodes of a local dataset, `minari:NAME`, of the env that `spec` describes.
 
-    Rewards are recomputed. An episode is cut where its desired goal changes, and after the env's
-    time limit.
+    Rewards are recomputed; those of the dataset tell penalties for failing. An episode is cut where
+    its desired goal changes, and after the env's time limit.
     """
     name = address.removeprefix(PREFIX)
     if name == address or not name:
@@ -77,7 +77,7 @@ def _episodes(episode: Any, spec: GoalEnvSpec, name: str) -> Iterator[Episodes]:
     """Those of one episode of the dataset: pieces with one goal, within the time limit."""
     observations, actions = episode.observations, np.asarray(episode.actions)
     _check(observations, actions, spec, name)
-    desired = np.asarray(observations["desired_goal"])
+    desired, success = np.asarray(observations["desired_goal"]), _success(episode)
     changed = (desired[1:] != desired[:-1]).reshape(len(actions), -1).any(axis=1)
     start, length = 0, len(actions)
     for t in range(1, length + 1):
@@ -90,8 +90,17 @@ def _episodes(episode: Any, spec: GoalEnvSpec, name: str) -> Iterator[Episodes]:
             for i in range(start, t + 1)
         ]
         ended = bool(episode.terminations[t - 1])
-        yield record(spec, rows, list(actions[start:t]), ended)
+        told = None if success is None else success[start:t]
+        yield record(spec, rows, list(actions[start:t]), ended, told, episode.rewards[start:t])
         start = t
+
+
+def _success(episode: Any) -> list[bool] | None:
+    """Of each step, as its infos tell; None if they do not. They may begin with those of reset."""
+    told, length = told_success(episode.infos or {}), len(episode.rewards)
+    if told is None or np.shape(told) not in ((length,), (length + 1,)):
+        return None
+    return [bool(value) for value in told[-length:]]
 
 
 def _check(observations: Any, actions: Array, spec: GoalEnvSpec, name: str) -> None:
@@ -139,6 +148,7 @@ def write_dataset(
         _refuse_name(minari, name)
         env = factory(config.env, config.env_kwargs)()
         spec = inspect(env, config.env, config.max_episode_steps)
+        policy.check_env(spec, run.path)
         act: Act = policy.act
         if explore:
             agent, rng = make_agent(config.agent, spec), np.random.default_rng(seed)
@@ -175,27 +185,32 @@ def _single(act: Act, spec: GoalEnvSpec) -> Callable[[Mapping[str, Any]], Any]:
 def _play(
     env: Any, spec: GoalEnvSpec, act: Callable[[Mapping[str, Any]], Any], number: int, seed: int
 ) -> tuple[Any, bool]:
-    """One episode, as Minari stores it, and whether its goal is reached at its end."""
+    """One episode, as Minari stores it, and whether it ends in success."""
     from minari.data_collector import EpisodeBuffer
 
     with of_the_env(f"{spec.id}: reset()"):
         observation, _ = env.reset(seed=seed)
-    observations, actions, steps = [observation], [], []
+    observations, actions, steps, success = [observation], [], [], [False]
     for t in range(1, spec.horizon + 1):
         actions.append(act(observation))
+        goal = observation["desired_goal"]  # that was pursued
         with of_the_env(f"{spec.id}: step()"):
-            observation, reward, terminated, truncated, _ = env.step(actions[-1])
+            observation, reward, terminated, truncated, info = env.step(actions[-1])
         observations.append(observation)
+        told = told_success(info)
+        if told is None:
+            told = spec.reached(observation["achieved_goal"][None], np.asarray(goal)[None])[0]
+        success.append(bool(told))
         steps.append((float(reward), bool(terminated), bool(truncated or t == spec.horizon)))
         if terminated or truncated:
             break
     rewards, terminations, truncations = (list(column) for column in zip(*steps, strict=True))
     columns = {key: [row[key] for row in observations] for key in GOAL_KEYS}
-    goals = (np.asarray(observation[key])[None] for key in ("achieved_goal", "desired_goal"))
+    infos = {"is_success": success}
     episode = EpisodeBuffer(
-        number, seed, None, columns, actions, rewards, terminations, truncations
+        number, seed, None, columns, actions, rewards, terminations, truncations, infos
     )
-    return episode, bool(spec.reached(*goals)[0])
+    return episode, success[-1]
 
 
 def _refuse_name(minari: Any, name: str) -> None:

@@ -117,6 +117,19 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
     priority.check()
 
 
+def failure_rewards(episodes: Episodes, spec: GoalEnvSpec) -> Floats:
+    """Of every episode [N] that failed, what its last reward has besides that of its goal, such as
+    a penalty for a collision; 0 for the others."""
+    found, failed = np.zeros(len(episodes), np.float32), np.flatnonzero(episodes.failed())
+    if len(failed):
+        length = episodes.length[failed]
+        achieved = episodes.achieved_goal[failed, length]
+        own = episodes.reward[failed, length - 1]
+        extra = own - spec.goal_reward(achieved, episodes.desired_goal[failed])
+        found[failed] = np.where(np.isclose(extra, 0.0, atol=1e-4), 0.0, extra)
+    return found
+
+
 class HindsightReplay:
     """Stores whole episodes and replays their transitions, most of them with goals that were
     achieved instead."""
@@ -186,7 +199,7 @@ class HindsightReplay:
         `rng` chooses the goals that are chosen when stored, unless the pairs are known already.
         """
         slots = self.storage.add(episodes)
-        self.failure_reward[slots] = self._failure_rewards(episodes)[-len(slots) :]
+        self.failure_reward[slots] = failure_rewards(episodes, self.spec)[-len(slots) :]
         self.movement.add(slots, episodes)
         self.sampler.stored(self.storage)
         if self.spec.success_reward is None:
@@ -220,18 +233,6 @@ class HindsightReplay:
         by_stage = self.storage.stage_weight(slots)
         self.priorities.replace(slots, weight if by_stage is None else by_stage * weight)
         return new
-
-    def _failure_rewards(self, episodes: Episodes) -> Floats:
-        """Of every episode [N] that failed, what its last reward has besides that of its goal,
-        such as a penalty for a collision; 0 for the others."""
-        found, failed = np.zeros(len(episodes), np.float32), np.flatnonzero(episodes.failed())
-        if len(failed):
-            length = episodes.length[failed]
-            achieved = episodes.achieved_goal[failed, length]
-            own = episodes.reward[failed, length - 1]
-            extra = own - self.spec.goal_reward(achieved, episodes.desired_goal[failed])
-            found[failed] = np.where(np.isclose(extra, 0.0, atol=1e-4), 0.0, extra)
-        return found
 
     def _tell_reached(self, episodes: Episodes) -> None:
         """Learn from the env's own word how good a dense reward must be for the goal to count as

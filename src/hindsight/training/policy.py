@@ -62,6 +62,13 @@ class Policy:
         """The env's action space."""
         return self.actor.shape.actions
 
+    def check_env(self, spec: GoalEnvSpec, run: str | Path) -> None:
+        """Raise HindsightError if the env of its run has changed since."""
+        if (self.observation, self.goal) != (spec.observation, spec.goal):
+            raise HindsightError(
+                f"the policy in {run} was trained on other observations or goals than {spec.id} has"
+            )
+
     def export_state(self) -> State:
         """All its numbers, by name."""
         scale = {name: np.asarray(value) for name, value in self.actor.scale._asdict().items()}

@@ -23,6 +23,7 @@ from hindsight.envs.relay_goals import RelayGoal, distance
 from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
+from hindsight.replay.replay import failure_rewards
 from hindsight.schedules import Schedule
 from hindsight.training.nearer_goals import Explores, ExploresWithin, check_explores_within
 from hindsight.types import Array, Bools, Floats, Ints
@@ -121,7 +122,9 @@ class Relay:
         reward = self._reward(achieved[:, 1:].reshape(len(wanted), -1), wanted).reshape(n, -1)
         success = episodes.success
         if stage < len(self.goals):
-            success = reward >= np.float32(self.task.success_reward)
+            success = (reward >= np.float32(self.task.success_reward)) & ~terminated
+        # What the env gave for failing counts for the goals of every stage.
+        reward[np.arange(n), episodes.length - 1] += failure_rewards(episodes, self.task)
         return replace(
             episodes,
             achieved_goal=achieved,
@@ -140,12 +143,11 @@ class Relay:
         reward = np.zeros(len(desired), np.float32)
         *early, last = self._rows(desired)
         reward[last] = self.task.goal_reward(self._own(achieved[last]), self._own(desired[last]))
-        hit, bounds = self.task.success_reward, self.task.reward_bounds
+        hit, miss = self.task.success_reward, self.task.rewards[0]
         assert hit is not None
-        assert bounds is not None
         for goal, rows in zip(self.goals, early, strict=True):
             apart = distance(achieved[rows, : self.stages.size], desired[rows, : self.stages.size])
-            reward[rows] = np.where(apart < goal.tolerance, hit, bounds[0])
+            reward[rows] = np.where(apart < goal.tolerance, hit, miss)
         return reward
 
     def _terminated(self, achieved: Array, desired: Array) -> Bools:
