@@ -49,6 +49,7 @@ ENVS: list[tuple[str, int, bool]] = [
     ("parking-v0", 500, False),
     ("PointMaze_UMaze-v3", 300, False),
     ("PointMaze_Medium-v3", 600, False),
+    ("AntMaze_UMaze-v5", 700, False),
     ("PandaPush-v3", 50, False),
     ("PandaReach-v3", 50, False),
     ("Unknown-v0", 200, False),
