@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
-.PHONY: setup demo test test-slow test-integrations integrations lint browser bench pretrained tables docs docs-serve dist clean
+.PHONY: setup demo test test-slow test-integrations integrations lint browser others bench pretrained tables docs docs-serve dist clean
 
 setup: .venv/ready
 
@@ -17,7 +17,7 @@ setup: .venv/ready
 demo: setup
 	@$(BIN)/hindsight demo
 
-test: setup lint browser
+test: setup others lint browser
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 test-slow: integrations
@@ -35,6 +35,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Other people's envs, which are inspected in the tests.
+others: setup
+	@$(PIP) install -c constraints.txt -e '.[envs]'
 
 # A test opens the report page in Chromium. Without it that test is skipped, unless CI=true.
 browser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,7 @@ def test_mazes_get_as_many_updates_per_step_as_others() -> None:
         ("umaze", "PointMaze_UMaze-v3"),
         ("medium", "PointMaze_Medium-v3"),
         ("panda-push", "PandaPush-v3"),
+        ("parking", "parking-v0"),
     ],
 )
 def test_what_presets_say_they_reach_is_in_the_rows(slug: str, env: str) -> None:
@@ -99,7 +101,8 @@ def test_what_presets_say_they_reach_is_in_the_rows(slug: str, env: str) -> None
     success = sorted({f"{row['final']['success_rate']:.2f}" for row in rows})
     found = "-".join((success[0], success[-1])[: len(success)])
     seeds = f"({len(rows)} seed{'s' if len(rows) > 1 else ''})"
-    text = f"success {found} in {rows[0]['config']['steps']:,} steps {seeds}"
+    minutes = math.ceil(min(row["minutes"] for row in rows))  # beside other work
+    text = f"success {found} in less than {minutes} minutes {seeds}"
     assert reaches(Task(env), "ddpg") == text
 
 
