@@ -397,8 +397,8 @@ TABLE: tuple[Row, ...] = (
     Row(("a2c",), {"agent.learning_rate": "linear(0.001, 0.0001)"}, continuous=True),
     Row(ON_POLICY, {"steps": 64_000, "episodes_per_cycle": 32}, envs=("FetchReach",)),
     Row(("a2c", "a3c"), {"steps": 128_000}, envs=("FetchReach",)),
-    # The shared critic takes half of what each of two workers has learnt. With 8 updates seed 10 had
-    # 0.16 after 48,000 steps, and 0.9 with 16.
+    # The shared critic takes half of what each of two workers has learnt. With 8 updates seed 10
+    # had 0.16 after 48,000 steps, and 0.9 with 16.
     Row(("a3c",), {"agent.critic_updates": 16}, envs=("FetchReach",), critic="state"),
     # At a constant rate success was 1.00 at 24,000 steps and 0.22 at the end (seed 10).
     Row(
