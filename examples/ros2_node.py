@@ -3,9 +3,9 @@
     hindsight export runs/FetchReach-v4-ddpg-seed0 -o policy.onnx
     python ros2_node.py --ros-args -p policy:=policy.onnx -p rate:=25.0
 
-It reads `observation` and `desired_goal` (std_msgs/Float64MultiArray) and publishes `action` at a
-fixed rate. Your own nodes turn measurements into observations, and actions into commands. All
-that decides is in `Controller`, which needs no ROS.
+It reads `observation` and `desired_goal` (std_msgs/Float64MultiArray), and `achieved_goal` if the
+policy needs it, and publishes `action` at a fixed rate. Your own nodes turn measurements into
+observations, and actions into commands. All that decides is in `Controller`, which needs no ROS.
 """
 
 from __future__ import annotations
@@ -41,45 +41,43 @@ class Controller:
         """Taken while there is nothing to act on. For actions that are movements: stand still."""
         self.why = "no observation yet"
         """Why it rests; empty if it acts."""
-        self._observation: np.ndarray | None = None
-        self._goal: np.ndarray | None = None
-        self._seen = -np.inf
+        self.inputs = ["observation", "desired_goal"]
+        """What it must be told."""
+        if policy.observation.achieved:  # observations do not tell the achieved goal
+            self.inputs.insert(1, "achieved_goal")
+        self._told: dict[str, np.ndarray] = {}
+        self._when: dict[str, float] = {}
         self._last = self.rest
 
-    def observe(self, values: Any) -> None:
-        """The newest observation, in the env's order and units."""
-        self._observation, self._seen = self._checked(values, self.policy.observation.shape)
-
-    def aim(self, values: Any) -> None:
-        """The goal to pursue from now on."""
-        self._goal, _ = self._checked(values, self.policy.goal.shape)
+    def tell(self, name: str, values: Any) -> None:
+        """The newest observation, in the env's order and units; the newest achieved goal, if it is
+        among the inputs; or the goal to pursue from now on."""
+        own = name == "observation"
+        shape = self.policy.observation.shape if own else self.policy.goal.shape
+        array = np.asarray(values, np.float64)
+        if array.size != np.prod(shape):
+            raise ValueError(f"{name}: expected {int(np.prod(shape))} numbers, got {array.size}")
+        self._told[name], self._when[name] = array.reshape(shape), self.clock()
 
     def tick(self) -> np.ndarray:
         """The action to take now."""
         self.why = self._missing()
         wanted = self.rest
         if not self.why:
-            wanted = self.policy({"observation": self._observation, "desired_goal": self._goal})
+            wanted = self.policy(self._told)
         change = np.clip(wanted - self._last, -self.max_change, self.max_change)
         self._last = self.policy.actions.inside(self._last + change)
         return self._last
 
     def _missing(self) -> str:
-        if self._observation is None:
-            return "no observation yet"
-        if self._goal is None:
-            return "no goal yet"
-        if self.clock() - self._seen > self.max_age:
-            return "the last observation is too old"
-        if not (np.isfinite(self._observation).all() and np.isfinite(self._goal).all()):
-            return "the observation or the goal is not finite"
+        for name in self.inputs:
+            if name not in self._told:
+                return f"no {name} yet"
+            if name != "desired_goal" and self.clock() - self._when[name] > self.max_age:
+                return f"the last {name} is too old"
+            if not np.isfinite(self._told[name]).all():
+                return f"{name} is not finite"
         return ""
-
-    def _checked(self, values: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, float]:
-        array = np.asarray(values, np.float64)
-        if array.size != np.prod(shape):
-            raise ValueError(f"expected {int(np.prod(shape))} numbers, got {array.size}")
-        return array.reshape(shape), self.clock()
 
 
 def main() -> None:
@@ -96,14 +94,11 @@ def main() -> None:
             max_change = self.declare_parameter("max_change", 0.5).value
             self.controller = Controller(hindsight.deploy.load(path), 2.5 / rate, max_change)
             self.action = self.create_publisher(Float64MultiArray, "action", 1)
-            for topic, use in (
-                ("observation", self.controller.observe),
-                ("desired_goal", self.controller.aim),
-            ):
+            for name in self.controller.inputs:
                 self.create_subscription(
                     Float64MultiArray,
-                    topic,
-                    lambda message, use=use: use(message.data),
+                    name,
+                    lambda message, name=name: self.controller.tell(name, message.data),
                     qos_profile_sensor_data,
                 )
             self.create_timer(1.0 / rate, self.act)

@@ -15,6 +15,7 @@ import pytest
 
 import hindsight.deploy
 from benchmarks.startup import fetch_policy
+from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.integrations.onnx import export
 from hindsight.training.policy import Policy
@@ -128,8 +129,8 @@ def test_the_controller_acts_as_the_policy(node: Any, directory: Path) -> None:
     controller = node.Controller(hindsight.deploy.load(directory / "policy.onnx"))
     for seed in range(3):
         seen = observation(seed)
-        controller.observe(seen["observation"].tolist())
-        controller.aim(seen["desired_goal"].tolist())
+        for name, values in seen.items():
+            controller.tell(name, values.tolist())
         np.testing.assert_allclose(controller.tick(), policy(seen), atol=1e-6)
         assert controller.why == ""
 
@@ -144,26 +145,52 @@ def test_it_rests_while_it_does_not_know_enough(node: Any) -> None:
         assert why in controller.why
 
     rests("no observation")
-    controller.observe(seen["observation"])
-    rests("no goal")
-    controller.aim(seen["desired_goal"])
+    controller.tell("observation", seen["observation"])
+    rests("no desired_goal")
+    controller.tell("desired_goal", seen["desired_goal"])
     assert controller.tick().any()
     clock.now = 0.2
     rests("too old")
-    controller.observe(np.full(25, np.nan))
+    controller.tell("observation", np.full(25, np.nan))
     rests("not finite")
-    with pytest.raises(ValueError, match="expected 25 numbers, got 3"):
-        controller.observe(np.zeros(3))
+    with pytest.raises(ValueError, match="observation: expected 25 numbers, got 3"):
+        controller.tell("observation", np.zeros(3))
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_it_passes_on_the_achieved_goal_where_the_policy_reads_it(
+    node: Any, file: bool, tmp_path: Path
+) -> None:
+    """As of AntMaze, whose observations do not tell it: 22 numbers, and 3 of the achieved goal."""
+    fetch, clock = fetch_policy(), Clock()
+    seen = Features((22,), achieved=3)
+    policy: Any = Policy("Mine-v0", fetch.actor, seen, fetch.goal, fetch.settings)
+    if file:
+        export(policy, tmp_path / "policy.onnx")
+        policy = hindsight.deploy.load(tmp_path / "policy.onnx")
+    controller = node.Controller(policy, max_age=0.1, clock=clock)
+    assert controller.inputs == ["observation", "achieved_goal", "desired_goal"]
+    row, goal = observation()["observation"], observation()["desired_goal"]
+    controller.tell("observation", row[:22])
+    controller.tell("desired_goal", goal)
+    assert not controller.tick().any()
+    assert controller.why == "no achieved_goal yet"
+    controller.tell("achieved_goal", row[22:])
+    np.testing.assert_allclose(controller.tick(), fetch_policy()(observation()), atol=1e-6)
+    clock.now = 0.2
+    controller.tell("observation", row[:22])
+    assert not controller.tick().any()
+    assert controller.why == "the last achieved_goal is too old"
 
 
 def test_it_changes_its_action_slowly(node: Any) -> None:
     controller = node.Controller(fetch_policy(), max_change=0.01, clock=Clock())
     seen = observation()
-    controller.observe(seen["observation"])
-    controller.aim(seen["desired_goal"])
+    for name, values in seen.items():
+        controller.tell(name, values)
     wanted = fetch_policy()(seen)
     actions = np.stack([np.zeros(4), *(controller.tick() for _ in range(200))])
     assert np.abs(np.diff(actions, axis=0)).max() <= 0.01 + 1e-6
     np.testing.assert_allclose(actions[-1], wanted, atol=1e-5)
-    controller.observe(np.full(25, np.nan))  # it comes to rest slowly, too
+    controller.tell("observation", np.full(25, np.nan))  # it comes to rest slowly, too
     assert np.abs(controller.tick() - wanted).max() <= 0.01 + 1e-5

@@ -104,14 +104,18 @@ def in_checkpoint(name: str, edit: Callable[[Path, random.Random], None]) -> Cal
     def change(run: Path, rng: random.Random) -> None:
         newest = max((run / "checkpoints").iterdir())
         edit(newest / name, rng)
-        if name == "manifest.json":
-            return
-        manifest = json.loads((newest / "manifest.json").read_bytes())
-        del manifest["sha256"]
-        manifest["files"][name] = sum_of(newest / name)._asdict()
-        (newest / "manifest.json").write_bytes(sealed(manifest))
+        if name != "manifest.json":
+            seal(newest / name)
 
     return change
+
+
+def seal(path: Path) -> None:
+    """Let the manifest of a checkpoint say that this file of it is whole."""
+    manifest = json.loads(path.with_name("manifest.json").read_bytes())
+    del manifest["sha256"]
+    manifest["files"][path.name] = sum_of(path)._asdict()
+    path.with_name("manifest.json").write_bytes(sealed(manifest))
 
 
 EDITS: dict[str, Callable[[Path, random.Random], None]] = {
@@ -186,3 +190,59 @@ def test_edited_files_end_in_one_line(
         shutil.rmtree(run)
     assert lines == 0
     assert refused > edits / 4
+
+
+# What the fuzzer has found on resume, each as a hang or a traceback.
+FOUND: list[tuple[str, Any, str | None]] = [
+    ("num_envs", 10**30, None),  # no more are made than are played together
+    ("steps", 10**30, None),  # a run may ask for much time
+    ("agent.net_arch", [2**31], r"agent.net_arch \[2147483648\] would take about 3.3 TB"),
+    ("agent.net_arch", [10**30], r"agent.net_arch \[10{30}\] would take about"),
+    ("replay.buffer_size", 2**63, r"replay.buffer_size 9223372036854775808 would take about"),
+    ("replay.buffer_size", 10**30, r"replay.buffer_size 10{30} would take about"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "message"), FOUND)
+def test_huge_settings_in_a_checkpoint(
+    setting: str, value: Any, message: str | None, stopped: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    path = max((run / "checkpoints").iterdir()) / "config.json"
+    config = json.loads(path.read_bytes())
+    *parts, name = setting.split(".")
+    place = config
+    for part in parts:
+        place = place[part]
+    assert name in place
+    place[name] = value
+    path.write_bytes(text(config))
+    seal(path)
+    with limited(60):
+        if message is None:
+            RUN[1](run)
+            assert Run.open(run).metrics[-1]["cycle"] == 3
+            return
+        with pytest.raises(HindsightError, match=message) as error:
+            RUN[1](run)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("line", [1, 2])
+@pytest.mark.parametrize("row", [None, "x", 3, [], {}, {"cycle": None}, {"cycle": "x"}])
+def test_rows_of_a_checkpoint_that_are_none(
+    line: int, row: Any, stopped: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(stopped, run)
+    path = max((run / "checkpoints").iterdir()) / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    if isinstance(row, dict) and row:
+        row = json.loads(lines[line - 1]) | row
+    lines[line - 1] = text(row) + b"\n"
+    path.write_bytes(b"".join(lines))
+    seal(path)
+    with pytest.raises(HindsightError, match=f"line {line} is not a row of metrics") as error:
+        RUN[1](run)
+    assert "\n" not in str(error.value)
