@@ -100,8 +100,21 @@ def test_a_fork_after_jax_is_refused(when: str, code: int, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-@pytest.mark.parametrize("rounds", [6, pytest.param(50, marks=pytest.mark.slow)])
-def test_many_in_a_row_leave_nothing_open(rounds: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "env", "simulator"),
+    [
+        (6, LineEnv, "auto"),
+        pytest.param(50, LineEnv, "auto", marks=pytest.mark.slow),
+        pytest.param(50, LineEnv, "processes", marks=pytest.mark.slow),
+        pytest.param(50, "FetchReach-v4", "threads", marks=pytest.mark.slow),
+        pytest.param(50, "FetchReach-v4", "processes", marks=pytest.mark.slow),
+    ],
+)
+def test_many_in_a_row_leave_nothing_open(
+    rounds: int, env: Any, simulator: str, tmp_path: Path
+) -> None:
+    settings = QUICK | {"steps": 40, "simulator": simulator, "workers": 2, "quiet": True}
+
     def count() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
@@ -112,7 +125,7 @@ def test_many_in_a_row_leave_nothing_open(rounds: int, tmp_path: Path) -> None:
 
     counts, sizes = [], []
     for i in range(rounds):
-        hindsight.train(LineEnv, run_dir=tmp_path / str(i), quiet=True, **(QUICK | {"steps": 40}))
+        hindsight.train(env, run_dir=tmp_path / str(i), **settings)
         counts.append(count())
         sizes.append(resident_megabytes())
     assert len(set(counts[2:])) == 1

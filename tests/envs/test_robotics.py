@@ -14,7 +14,8 @@ import hindsight.envs
 from hindsight.collect import Collector, episode_seeds
 from hindsight.envs.batch import LocalEnvs, ThreadedEnvs, make_batch, robot
 from hindsight.envs.contract import inspect
-from hindsight.envs.make import make, register_robotics
+from hindsight.envs.make import factory, make, register_robotics
+from hindsight.envs.processes import WorkerEnvs
 from hindsight.envs.simulations import Simulations
 from hindsight.envs.vector import RobotVectorEnv
 from hindsight.errors import HindsightError
@@ -257,3 +258,12 @@ def test_bad_arguments() -> None:
             2,
             "threads",
         )
+
+
+@pytest.mark.parametrize("env_id", ["FetchReach-v4", "PointMaze_UMaze-v3"])
+def test_worker_processes_say_nothing(env_id: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Gymnasium-Robotics prints a notice when it is imported, and warns of ids that exist."""
+    envs = WorkerEnvs(factory(env_id), 1, 50, 1)
+    envs.reset([0])
+    envs.close()
+    assert capfd.readouterr() == ("", "")

@@ -271,6 +271,56 @@ def test_export_writes_a_dataset_that_can_be_trained_from(
     assert (code, err) == (0, "")
 
 
+def test_fetch_and_back(minari: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "fetch/reach-v0"
+    export = f"export FetchReach-v4 --pretrained --minari {name} --episodes 3"
+    code, out, err = call(capsys, *export.split())
+    assert (code, err) == (0, "")
+    assert "3 episodes" in out
+    env = make("FetchReach-v4")
+    episodes = read(f"minari:{name}", env)
+    assert episodes.length.tolist() == [50] * 3
+    assert episodes.final_success().all()  # as it states: 1.00
+    policy = hindsight.load("FetchReach-v4")
+    actions = policy.act(episodes.observation[:, 0], episodes.desired_goal.astype(np.float32))
+    np.testing.assert_allclose(episodes.action[:, 0], actions, atol=1e-5)
+
+    settings = QUICK | {"steps": 100, "episodes_per_cycle": 2, "max_episode_steps": 50}
+    run = hindsight.train(
+        "FetchReach-v4",
+        dataset=f"minari:{name}",
+        collect=False,
+        run_dir=tmp_path / "run",
+        **settings,
+    )
+    assert len(run.metrics) == 1
+    checkpoint, _ = run.checkpoints.newest()
+    assert checkpoint.load()["replay"]["storage"]["size"] == 3
+
+
+def test_a_hand_and_back(minari: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = QUICK | {"steps": 10, "max_episode_steps": 5, "episodes_per_cycle": 2}
+    run = hindsight.train("HandReach-v3", run_dir=tmp_path / "run", **settings)
+    name = "hand/reach-v0"
+    code, out, err = call(
+        capsys, "export", run.path, "--minari", name, "--episodes", 2, "--explore"
+    )
+    assert (code, err) == (0, "")
+    assert "2 episodes" in out
+    more = hindsight.train(
+        "HandReach-v3",
+        dataset=f"minari:{name}",
+        collect=False,
+        run_dir=tmp_path / "more",
+        **settings,
+    )
+    assert len(more.metrics) == 1
+    checkpoint, _ = more.checkpoints.newest()
+    stored = checkpoint.load()["replay"]["storage"]
+    assert stored["size"] == 2
+    assert more.summary["status"] == "finished"
+
+
 class Breaking(LineEnv):
     """Each episode fails at its third step, which no inspection reaches."""
 

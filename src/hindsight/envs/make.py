@@ -186,8 +186,11 @@ class Maker:
         self.spec = gym.registry.get(env_id)
 
     def __call__(self) -> Env:
+        # Those of others are registered by their modules, which warn if they are already.
+        entry = self.spec.entry_point if self.spec else None
+        others = isinstance(entry, str) and entry.startswith("gymnasium_robotics.")
         known = self.env_id in gym.registry or self.env_id.startswith(tuple(OTHERS))
-        if self.spec is not None and not known:  # those of others are registered by their modules
+        if self.spec is not None and not (known or others):
             gym.registry[self.env_id] = self.spec
         return make(self.env_id, **self.kwargs)
 
