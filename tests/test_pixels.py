@@ -176,8 +176,9 @@ def test_every_learner_learns_exports_and_acts(method: str, tmp_path: Path) -> N
     np.testing.assert_array_equal(policy(observation), other(observation))
     np.testing.assert_allclose(policy(observation), onnx(observation), atol=1e-5)
     assert made.action_space.contains(policy(observation))
-    with pytest.raises(HindsightError, match="must be uint8"):
-        policy({**observation, "observation": observation["observation"] / 255})
+    for acting in (policy, onnx):
+        with pytest.raises(HindsightError, match="must be uint8"):
+            acting({**observation, "observation": observation["observation"] / 255})
 
 
 HPER: dict[str, Any] = {

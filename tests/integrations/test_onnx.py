@@ -139,6 +139,16 @@ def test_every_network_and_space(options: dict[str, Any], tmp_path: Path) -> Non
     assert_same_actions(policy, export(policy, tmp_path / "policy.onnx").path)
 
 
+def test_what_the_policy_refuses_the_file_does_too(tmp_path: Path) -> None:
+    policy = make_policy(observation=Features((), 7))
+    file = OnnxPolicy.load(export(policy, tmp_path / "policy.onnx").path)
+    for acting in (policy, file):
+        with pytest.raises(HindsightError, match="must be a whole number, got float64"):
+            acting({"observation": np.float64(1.7), "desired_goal": np.zeros(2)})
+        with pytest.raises(HindsightError, match="lacks .*; it needs observation, desired_goal$"):
+            acting({"desired_goal": np.zeros(2)})
+
+
 def test_inputs_are_named_and_the_file_says_what_it_is(tmp_path: Path) -> None:
     model = onnx.load(str(export(make_policy(), tmp_path / "policy.onnx").path))
     assert [value.name for value in model.graph.input] == ["observation", "desired_goal"]

@@ -313,6 +313,7 @@ def test_policy_gradients_learn_stages(method: str, tmp_path: Path) -> None:
     hindsight.train(POINT, run_dir=tmp_path / "cut", callbacks=stop, **options)
     assert fingerprint(hindsight.resume(tmp_path / "cut", quiet=True)) == fingerprint(whole)
     assert whole.policy.goal.shape == (2,)
+    assert all(0 <= row["train/stage_1"] <= 1 for row in whole.metrics)
 
 
 def test_goals_of_the_user_are_given_again_on_resume(tmp_path: Path) -> None:

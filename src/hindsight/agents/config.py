@@ -85,8 +85,8 @@ class OnPolicyAgentConfig(AgentConfig):
     """Of every policy gradient."""
 
     hindsight: bool = True
-    """Learn from the goals that the batch achieved; else from the actual ones only, and no other
-    setting of goals counts."""
+    """Learn from the goals that the batch achieved; else from the actual ones only, and of the
+    settings of goals only skip_achieved and until_reached count."""
     goals: CountOrZero = 64
     """Hindsight goals per batch, drawn from those it achieved; each is applied to every episode.
     0 takes all. With a critic of actions: per episode, drawn from those it achieved itself."""
@@ -122,7 +122,8 @@ class OnPolicyAgentConfig(AgentConfig):
     learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
     critic_learning_rate: Annotated[RateSchedule, LEARNING_RATES] = Schedule.parse(1e-3)
     critic_updates: Count = 8
-    """Steps of Adam on the critic per batch, if there is one."""
+    """Steps of Adam on the critic per batch, if there is one. With several policy_updates each has
+    its share of them, rounded up."""
     entropy: Annotated[RateSchedule, Search(1e-5, 1e-2, log=True)] = Schedule.parse(0.0)
     """Weight of the policy's mean entropy in its objective; with a critic of actions, of how near
     the policy stays to the one that it began as."""

@@ -91,13 +91,21 @@ class Features:
         assert achieved is not None
         return np.concatenate([own, achieved], axis=-1)
 
-    def _own(self, values: Array) -> Array:
-        if self.categories:
-            return np.eye(self.categories, dtype=np.float32)[values]
+    def check_dtype(self, values: Array) -> None:
+        """Raise HindsightError for values whose fractions would be lost."""
         if self.pixels and values.dtype.kind == "f":
             raise HindsightError(
                 f"an image must be uint8, with pixels from 0 to 255, got {values.dtype}"
             )
+        if self.categories and values.dtype.kind == "f":
+            raise HindsightError(
+                f"a value of a Discrete space must be a whole number, got {values.dtype}"
+            )
+
+    def _own(self, values: Array) -> Array:
+        self.check_dtype(values)
+        if self.categories:
+            return np.eye(self.categories, dtype=np.float32)[values]
         lead = values.shape[: values.ndim - len(self.shape)]
         return values.reshape(*lead, self.own_dim).astype(self.dtype, copy=False)
 

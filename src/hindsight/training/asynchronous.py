@@ -234,7 +234,8 @@ class Asynchronous:
                 number += settings.workers  # worker w has the batches w + 1, w + 1 + workers, ...
                 shared.workers[worker] = WorkerState(local, progress, number, relabel.ends)
                 actor = self.relay.last_stage(agent.actor(shared.learner))
-                shared.results.put(HandedIn(metrics | collected(episodes), actor, shared.moment()))
+                metrics |= collected(episodes) | self.relay.metrics(episodes)
+                shared.results.put(HandedIn(metrics, actor, shared.moment()))
                 shared.turns.notify_all()
 
 

@@ -100,8 +100,8 @@ class GoalChoice:
         """Whether reaching a goal has been seen to end an episode."""
 
     def __call__(self, episodes: Episodes, number: int) -> tuple[GoalBatch, float]:
-        """Batch `number` under its hindsight goals, as many of each stage, and the share of
-        achieved goals that could be chosen, in the last stage."""
+        """Batch `number` under its hindsight goals, of every stage, and the share of achieved goals
+        that could be chosen, in the last stage."""
         rng = np.random.default_rng((self.config.seed, number, 1))
         stages = self.relay.by_stage(episodes)
         self.ends = self.ends or self._ends(stages[-1])

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
 from hindsight.acting import Actor, ActorShape, Head, Params
-from hindsight.envs.contract import GOAL_KEYS, Actions, GoalEnvSpec
+from hindsight.envs.contract import Actions, GoalEnvSpec
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.normalizer import Scale
@@ -192,7 +192,7 @@ def act_on(
     missing = [key for key in inputs if key not in observation]
     if missing:
         raise HindsightError(
-            f"the observation lacks {', '.join(missing)}; it needs {', '.join(GOAL_KEYS)}"
+            f"the observation lacks {', '.join(missing)}; it needs {', '.join(inputs)}"
         )
     values = {key: np.asarray(observation[key]) for key in inputs}
     single = values["observation"].ndim == len(policy.observation.shape)
@@ -204,6 +204,8 @@ def act_on(
         raise HindsightError(
             f"this policy of {policy.env} takes {wanted}, got arrays of other shapes: {got}"
         )
+    for key, features in inputs.items():
+        features.check_dtype(values[key])
     actions = policy.actions.inside(act(values))
     if not single:
         return actions
