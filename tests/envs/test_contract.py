@@ -11,6 +11,7 @@ from hindsight.envs import make as make_module
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import inspect
 from hindsight.envs.make import check_mujoco, factory, make
+from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 
 
@@ -88,6 +89,48 @@ def test_compute_reward_is_found_behind_wrappers() -> None:
 def test_warns_when_step_and_compute_reward_disagree() -> None:
     with pytest.warns(UserWarning, match="learning uses compute_reward"):
         inspect(gym.wrappers.TransformReward(LineEnv(), lambda r: 10 * r - 1))
+
+
+class Switches(gym.Env[Any, Any]):
+    """Four switches, all off at first. Observations are the number of their setting."""
+
+    max_episode_steps = 12
+    observation_space = gym.spaces.Dict(
+        {
+            "observation": gym.spaces.Discrete(16),
+            "achieved_goal": gym.spaces.MultiBinary(4),
+            "desired_goal": gym.spaces.MultiBinary(4),
+        }
+    )
+    action_space = gym.spaces.Discrete(16)  # most do nothing
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
+        super().reset(seed=seed)
+        self.on = np.zeros(4, np.int8)
+        self.goal = self.np_random.integers(0, 2, 4).astype(np.int8)
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        if action < 4:
+            self.on[action] ^= 1
+        reward = float(self.compute_reward(self.on, self.goal, {}))
+        return self._observe(), reward, False, False, {}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (achieved == desired).all(axis=-1) - 1.0
+
+    def _observe(self) -> dict[str, Any]:
+        number = int(self.on @ [1, 2, 4, 8])
+        return {
+            "observation": number,
+            "achieved_goal": self.on.copy(),
+            "desired_goal": self.goal.copy(),
+        }
+
+
+def test_what_has_not_changed_yet_is_not_told_for_that() -> None:
+    """A setting's number, one-hot, has each switch only as long as one is on at a time."""
+    assert inspect(Switches()).observation == Features((), 16, achieved=4)
 
 
 class NoReward(LineEnv):

@@ -135,13 +135,14 @@ def inspect(
     goals = probed.achieved, probed.desired
     spec = describe(name, spaces, actions, horizon, reward, terminated, *goals, probed.seconds)
     largest = max(spec.largest_observation, probed.largest_observation)
-    if not _tells_achieved(spec, probed.observations, probed.achieved):
+    played = _play_randomly(env, spec)
+    if not _tells_achieved(spec, probed, played):
         spec = replace(spec, observation=replace(spec.observation, achieved=spec.goal.dim))
         largest = max(largest, float(np.abs(spec.goal(probed.achieved)).max()))
     return replace(
         spec,
         relay_goals=relay_goals_of(env, name),
-        moves_by_itself=_moves_by_itself(env, spec.goal_spread),
+        moves_by_itself=played.moves_by_itself,
         largest_observation=1.0 if spec.observation.pixels else largest,
     )
 
@@ -356,19 +357,31 @@ def _probe(env: gym.Env[Any, Any], name: str) -> Probed:
     )
 
 
-def _tells_achieved(spec: GoalEnvSpec, observations: Array, achieved: Array) -> bool:
-    """Whether every number of the achieved goals [n, ...] is among those of the observations
-    [n, ...]. Images are taken to show them."""
+@dataclass(frozen=True)
+class Played:
+    """What a few short episodes of random actions have shown."""
+
+    moves_by_itself: bool
+    shown: list[tuple[Array, Array]]
+    """Features of observation and achieved goal, [1, o] and [1, g], of every step; not of images."""
+
+
+def _tells_achieved(spec: GoalEnvSpec, probed: Probed, played: Played) -> bool:
+    """Whether every number of the achieved goals is always among those of the observations, at the
+    same place. Images are taken to show them."""
     if spec.observation.pixels or spec.goal.pixels:
         return True
-    seen, goals = spec.observation(observations), spec.goal(achieved)
+    first = spec.observation(probed.observations), spec.goal(probed.achieved)
+    seen, goals = (np.concatenate(rows) for rows in zip(first, *played.shown, strict=True))
     return all(np.isclose(seen.T, goal, rtol=1e-4, atol=1e-6).all(axis=1).any() for goal in goals.T)
 
 
-def _moves_by_itself(env: gym.Env[Any, Any], goal_spread: float) -> bool:
-    """Whether, in all but one of a few short episodes of random actions, the achieved goal moves by
-    a thousandth of how far goals lie apart."""
+def _play_randomly(env: gym.Env[Any, Any], spec: GoalEnvSpec) -> Played:
+    """A few short episodes. Goals move by themselves if in all but one of them the achieved goal
+    moves by a thousandth of how far goals lie apart; then an episode ends."""
     rng, moved = np.random.default_rng(0), 0
+    images = spec.observation.pixels or spec.goal.pixels
+    shown: list[tuple[Array, Array]] = []
     try:
         for seed in range(STILL_EPISODES):
             env.reset(seed=seed)
@@ -378,14 +391,17 @@ def _moves_by_itself(env: gym.Env[Any, Any], goal_spread: float) -> bool:
                 )
                 if t <= SETTLING:
                     start = np.array(observation["achieved_goal"], np.float64)
-                if np.abs(observation["achieved_goal"] - start).max() > 1e-3 * goal_spread:
+                if not images:
+                    seen, achieved = (np.array(observation[key])[None] for key in GOAL_KEYS[:2])
+                    shown.append((spec.observation(seen), spec.goal(achieved)))
+                if np.abs(observation["achieved_goal"] - start).max() > 1e-3 * spec.goal_spread:
                     moved += 1
                     break
                 if terminated or truncated:
                     break
     except Exception:  # of the env's own code, which fails again where it is told
-        return True
-    return moved >= STILL_EPISODES - 1
+        moved = STILL_EPISODES
+    return Played(moved >= STILL_EPISODES - 1, shown)
 
 
 def _goal_pairs(achieved: Array, desired: Array) -> tuple[Array, Array]:
