@@ -145,7 +145,7 @@ def test_what_the_policy_refuses_the_file_does_too(tmp_path: Path) -> None:
     for acting in (policy, file):
         with pytest.raises(HindsightError, match="must be a whole number, got float64"):
             acting({"observation": np.float64(1.7), "desired_goal": np.zeros(2)})
-        with pytest.raises(HindsightError, match="lacks .*; it needs observation, desired_goal$"):
+        with pytest.raises(HindsightError, match=r"lacks .*; it needs observation, desired_goal$"):
             acting({"desired_goal": np.zeros(2)})
 
 

@@ -363,7 +363,7 @@ class Played:
 
     moves_by_itself: bool
     shown: list[tuple[Array, Array]]
-    """Features of observation and achieved goal, [1, o] and [1, g], of every step; not of images."""
+    """Features of observation and achieved goal, [1, o] and [1, g], of each step; not of images."""
 
 
 def _tells_achieved(spec: GoalEnvSpec, probed: Probed, played: Played) -> bool:
