@@ -35,7 +35,12 @@ HUGE: list[tuple[dict[str, Any], str]] = [
     ({"method": "hpg", "episodes_per_cycle": 10**9}, "episodes_per_cycle 1000000000 would take"),
     ({"method": "hpg", "agent.goals": 10**9}, "agent.goals 1000000000 would take about"),
     ({"method": "a3c", "agent.workers": 10**5}, "agent.workers must be between 1 and 1024"),
-    ({"method": "a3c", "agent.workers": 1024, "episodes_per_cycle": 4096}, "agent.workers 1024 wo"),
+    ({"method": "a3c", "agent.workers": 1024, "episodes_per_cycle": 256}, "agent.workers 1024 wo"),
+    ({"method": "a3c", "episodes_per_cycle": 10**5}, "episodes_per_cycle 100000 would take"),
+    (
+        {"method": "a2c", "agent.critic": "action", "agent.rows": 10**9},
+        "agent.rows 1000000000 would take about 1.13 TB",
+    ),
     (
         {"priority.sampling": "proportional", "priority.alpha": 1e4},
         "alpha must be between 0 and 10",
@@ -124,6 +129,32 @@ def test_what_is_kept_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         check_memory(config, spec)
     monkeypatch.setattr(memory, "free_memory", lambda: 1.1 * sum(found.values()))
     check_memory(config, spec)
+
+
+def test_what_a_policy_gradient_builds_is_counted() -> None:
+    """By hand, for bit flip: a row is 16 inputs, 256 numbers of a hidden layer and 40 bytes."""
+    spec = describe(BITS, factory(BITS))
+
+    def of(method: str, critic: str | None = None, **settings: Any) -> dict[str, float]:
+        config = default_config(method, spec, critic=critic)
+        sizes = {"episodes_per_cycle": 500, "num_envs": 1, "eval_episodes": 7}
+        return needed(with_settings(config, sizes | settings), spec)
+
+    row, collected = 4 * 16 + 4 * 256 + 40, 2 * 500 * 8 * 50
+    without = of("ppo", **{"agent.hindsight": False})
+    assert without["episodes_per_cycle"] == collected + row * 500 * 8  # one goal each
+    few = {"agent.goals": 20}
+    own, pursued = 20, 500  # each applied to every episode
+    states = of("ppo", **few)
+    assert states["episodes_per_cycle"] == collected + row * (own + pursued) * 500 * 8
+    by_actions = of(
+        "ppo", "action", **few, **{"agent.rows": 300}
+    )  # 8 that it achieved, and its own
+    assert by_actions["episodes_per_cycle"] == collected + (2 * 32 + 20) * 9 * 500 * 8
+    assert by_actions["agent.critic_batch_size"] == row * 512
+    one, three = (of("a3c", **{"agent.workers": n}) for n in (1, 3))
+    assert one["agent.workers"] == 0
+    assert three["agent.workers"] == 2 * (sum(one.values()) - one["eval_episodes"])
 
 
 @pytest.mark.parametrize("env", [BITS, "hindsight/FourRooms-v0", "hindsight/PointPush-v0"])

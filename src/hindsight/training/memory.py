@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hindsight.agents.a2c import A3CConfig
+from hindsight.agents.config import ActorCriticConfig
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.spaces import Features
@@ -24,6 +25,7 @@ ENV = 50_000
 500), Fetch and Hand on threads 10 to 12 kB (of 5,000), where they share a model."""
 PAIR = 20
 """Bytes of a pair of a transition and a goal, with its priority."""
+WORKERS = "agent.workers"
 NUMBERS = 12
 """Per parameter: of a network, another and their targets, each with what Adam keeps."""
 
@@ -35,7 +37,8 @@ def check_memory(
     memory than is free. `model`: see `own_model_bytes` in `envs/batch.py`."""
     needs, room = needed(config, spec, in_jax, model), free_memory()
     if sum(needs.values()) > room:
-        name = max(needs, key=lambda name: needs[name])
+        one = {name: size for name, size in needs.items() if name != WORKERS}
+        name = max(one, key=lambda name: one[name]) if sum(one.values()) > room else WORKERS
         raise HindsightError(
             f"setting {name} {plain(flatten(config)[name])} would take about "
             f"{_shown(needs[name])} of memory, of {_shown(room)} that are free: choose a smaller "
@@ -58,16 +61,11 @@ def needed(
     if isinstance(config, OffPolicyConfig):
         return needs | _replay(config, spec)
     assert isinstance(config, OnPolicyConfig)
-    agent, episodes = config.agent, config.episodes_per_cycle
-    steps = episodes * spec.horizon
-    goals = (agent.goals or steps) if agent.hindsight else 1
-    row = 4 * _inputs(config, spec) + 4 * max(agent.net_arch) + 40
-    batch = float(row) * (goals + episodes * agent.actual_goals) * steps
-    if in_jax and agent.hindsight:
-        batch += 5.0 * steps**2  # which achieved goals are equal
-    needs["agent.goals" if agent.goals > episodes else "episodes_per_cycle"] = batch
-    if isinstance(agent, A3CConfig):
-        needs["agent.workers"] = agent.workers * sum(needs.values())
+    for name, size in _goal_batch(config, spec, in_jax).items():
+        needs[name] = needs.get(name, 0.0) + size
+    if isinstance(config.agent, A3CConfig):  # all but the evaluation once more for each
+        one = sum(needs.values()) - needs["eval_episodes"]
+        needs[WORKERS] = (config.agent.workers - 1) * one
     return needs
 
 
@@ -80,6 +78,28 @@ def transition_bytes(spec: GoalEnvSpec) -> int:
     """Of a step as it is stored."""
     goal = int(np.prod(spec.goal.shape, dtype=np.int64)) * spec.goal_dtype.itemsize
     return _bytes(spec.observation) + goal + max(8, 4 * spec.actions.dim) + 2
+
+
+def _goal_batch(config: OnPolicyConfig, spec: GoalEnvSpec, in_jax: bool) -> dict[str, float]:
+    """What a policy gradient learns from: a row of inputs, and what a network makes of it, for
+    every step under every goal; with a critic of actions only for those that are drawn."""
+    agent, episodes, horizon = config.agent, config.episodes_per_cycle, spec.horizon
+    steps = episodes * horizon
+    row = 4.0 * _inputs(config, spec) + 4 * max(agent.net_arch) + 40
+    goals = (agent.goals or steps) + episodes * agent.actual_goals
+    if agent.by_action_values:  # they are of each episode's own
+        goals = min(agent.goals or horizon, horizon) + agent.actual_goals
+    if not agent.hindsight:
+        goals = 1
+    most = "agent.goals" if agent.goals > episodes else "episodes_per_cycle"
+    if not isinstance(agent, ActorCriticConfig) or not agent.by_action_values:
+        equal = 5.0 * steps**2 if in_jax and agent.hindsight else 0.0  # which achieved goals are
+        return {most: row * goals * steps + equal}
+    # Of every step under every goal: what it achieves and wants, whether it hits, and its chance.
+    all_steps = (2.0 * _bytes(spec.goal) + 20) * goals * steps
+    rows = agent.rows or goals * steps
+    drawn = "agent.rows" if rows >= agent.critic_batch_size else "agent.critic_batch_size"
+    return {most: all_steps, drawn: row * max(rows, agent.critic_batch_size)}
 
 
 def _replay(config: OffPolicyConfig, spec: GoalEnvSpec) -> dict[str, float]:
