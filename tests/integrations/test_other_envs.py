@@ -46,6 +46,23 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         make("PandaNone-v3")
 
 
+@pytest.mark.parametrize("closed", ["", ">&-", "2>&-"])
+def test_making_one_prints_nothing(closed: str) -> None:
+    """pybullet greets in C when it is imported, and at every connection; a closed stream is no
+    reason to fail."""
+    require("PandaReach-v3")
+    program = (
+        "import sys; from hindsight.envs.make import make; make('PandaReach-v3').reset(); "
+        "print('made', file=sys.stderr); print('made', flush=True)"
+    )
+    if closed:
+        program = program.replace("print('made'", "sys.stdout and sys.stderr and print('made'")
+    command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = "" if closed else "made\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, said, said)
+
+
 @pytest.mark.parametrize("env", ENVS)
 def test_doctor_says_what_is_chosen_and_why(env: str) -> None:
     require(env)

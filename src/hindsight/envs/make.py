@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
@@ -11,7 +12,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,33 @@ def register_robotics() -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """What C code prints meanwhile is lost; pybullet greets. It is that of the whole process, so
+    briefly, and one at a time."""
+    with _ALONE, open(os.devnull, "wb") as nowhere:
+        kept: dict[int, int] = {}
+        for stream, descriptor in ((sys.stdout, 1), (sys.stderr, 2)):
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or a full disk
+                stream.flush()
+            with contextlib.suppress(OSError):  # closed
+                kept[descriptor] = os.dup(descriptor)
+                os.dup2(nowhere.fileno(), descriptor)
+        try:
+            yield
+        finally:
+            ctypes.CDLL(None).fflush(None)
+            for descriptor, saved in kept.items():
+                os.dup2(saved, descriptor)
+                os.close(saved)
+
+
 def register_other(env_id: str) -> None:
     """Register an id of those third-party envs that the extra `envs` brings."""
     for start, module in OTHERS.items():
         if env_id.startswith(start):
             try:
-                with _ALONE, warnings.catch_warnings():
+                with _silent(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     importlib.import_module(module)
             except ImportError:
@@ -106,8 +128,9 @@ def make(env_id: str, **kwargs: Any) -> Env:
         )
     if ":" in env_id:
         _find(env_id.partition(":")[0])
+    alone = _silent() if env_id.startswith(tuple(OTHERS)) else _ALONE
     try:
-        with _ALONE, warnings.catch_warnings():
+        with alone, warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             env = gym.make(env_id, disable_env_checker=True, **kwargs)
     except HindsightError:
