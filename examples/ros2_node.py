@@ -43,7 +43,7 @@ class Controller:
         """Why it rests; empty if it acts."""
         self.inputs = ["observation", "desired_goal"]
         """What it must be told."""
-        if policy.observation.achieved:  # observations do not tell the achieved goal
+        if policy.observation.achieved_dim:  # observations do not tell the achieved goal
             self.inputs.insert(1, "achieved_goal")
         self._told: dict[str, np.ndarray] = {}
         self._when: dict[str, float] = {}

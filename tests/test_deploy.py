@@ -163,7 +163,7 @@ def test_it_passes_on_the_achieved_goal_where_the_policy_reads_it(
 ) -> None:
     """As of AntMaze, whose observations do not tell it: 22 numbers, and 3 of the achieved goal."""
     fetch, clock = fetch_policy(), Clock()
-    seen = Features((22,), achieved=3)
+    seen = Features((22,), achieved_dim=3)
     policy: Any = Policy("Mine-v0", fetch.actor, seen, fetch.goal, fetch.settings)
     if file:
         export(policy, tmp_path / "policy.onnx")

@@ -3,6 +3,7 @@ same, or are refused."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -203,13 +204,15 @@ def test_a_policy_sees_the_achieved_goal_where_observations_do_not_tell_it(tmp_p
     """As in AntMaze, whose observations lack the place of the ant."""
     hidden = inspect(PointEnv(hidden=True, offset=300.0))
     assert inspect(PointEnv()).observation == Features((2,))
-    assert hidden.observation == Features((2,), achieved=2)
+    assert hidden.observation == Features((2,), achieved_dim=2)
     assert default_config(None, hidden).agent.clip_observation > 3000
 
     run = hindsight.train(lambda: PointEnv(hidden=True), run_dir=tmp_path / "run", **QUICK)
     shown = {"observation": np.zeros(2), "achieved_goal": np.ones(2), "desired_goal": np.zeros(2)}
     policy = hindsight.load(run.path)
     assert policy.observation.dim == 4
+    described = json.loads((run.path / "policy.json").read_text())["observation"]
+    assert described == {"shape": [2], "categories": 0, "pixels": False, "achieved": 2}
     there = policy(shown)
     assert not np.array_equal(there, policy(shown | {"achieved_goal": -np.ones(2)}))
     features = np.float32([[0, 0, 1, 1]]), np.float32([[0, 0]])

@@ -113,7 +113,7 @@ def _contract(
         else "learnt from successes that end an episode"
     )
     achieved = ""
-    if spec.observation.achieved:
+    if spec.observation.achieved_dim:
         achieved = " (without the achieved goal: the policy is given both)"
     lines = [
         (

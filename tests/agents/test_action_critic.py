@@ -63,7 +63,7 @@ def one_step(hit: bool, ends: bool, failed: bool = False) -> GoalBatch:
         hit=np.array([[[hit]]]),
         counts=yes,
         used=yes[0],
-        asked=~yes[0],
+        was_pursued=~yes[0],
         ends=np.array(ends),
     )
     return jax.tree.map(jnp.asarray, batch)
@@ -79,7 +79,7 @@ def test_goals_of_an_episode_are_its_own(seed: int, count: int, pursued: bool, s
     batch = episode_goals(episodes, count, may, line_spec, False, rng, pursued, skip)
     own = min(count, 12)
     assert batch.goal.shape == (own + pursued, 4, line_spec.goal.dim)
-    assert batch.asked.tolist() == [False] * own + [True] * pursued
+    assert batch.was_pursued.tolist() == [False] * own + [True] * pursued
     features = line_spec.goal(episodes.achieved_goal[:, 1:].reshape(-1, 1)).reshape(4, 12, -1)
     for n in range(4):
         chosen = batch.goal[:own, n][batch.counts[:own, n]]
@@ -115,7 +115,7 @@ def test_a_fifth_of_the_steps_are_under_pursued_goals() -> None:
     one = one_step(True, False)
     twice = {name: np.repeat(getattr(one, name), 2, axis=0) for name in ("goal", "hit", "counts")}
     both = np.array([True, True])
-    batch = one._replace(**twice, used=both, asked=np.array([False, True]))
+    batch = one._replace(**twice, used=both, was_pursued=np.array([False, True]))
     np.testing.assert_allclose(steps_of(batch, GAMMA).chance.ravel(), [0.8, 0.2], rtol=1e-6)
     none = batch._replace(counts=np.array([[True], [False]]))  # all there is
     np.testing.assert_allclose(steps_of(none, GAMMA).chance.ravel(), [1.0, 0.0], rtol=1e-6)

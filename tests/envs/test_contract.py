@@ -130,7 +130,7 @@ class Switches(gym.Env[Any, Any]):
 
 def test_what_has_not_changed_yet_is_not_told_for_that() -> None:
     """A setting's number, one-hot, has each switch only as long as one is on at a time."""
-    assert inspect(Switches()).observation == Features((), 16, achieved=4)
+    assert inspect(Switches()).observation == Features((), 16, achieved_dim=4)
 
 
 class NoReward(LineEnv):

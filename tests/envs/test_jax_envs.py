@@ -110,7 +110,7 @@ def test_episodes_and_relabelled_batches_agree_with_gymnasium(env_id: str, slip:
     for pursued in (False, True):
         in_jax_batch = in_hindsight(played, 10, jax.random.key(3), pursued)
         in_numpy = hindsight_goals(episodes, goals, np.asarray(plain.used), spec, True, pursued)
-        assert np.asarray(in_jax_batch.asked).sum() == pursued * len(episodes)
+        assert np.asarray(in_jax_batch.was_pursued).sum() == pursued * len(episodes)
         for name, ours, theirs in zip(in_numpy._fields, in_numpy, in_jax_batch, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
     for name, ours, theirs in zip(

@@ -119,8 +119,8 @@ def test_every_head(name: str, tmp_path: Path) -> None:
         {"observation": Features((2, 3)), "goal": Features((1, 2))},
         {"observation": Features((), 7), "goal": Features((), 7)},
         {"observation": Features((4,)), "goal": Features((), 3)},
-        {"observation": Features((2, 3), achieved=2), "clip_observation": 1.5},
-        {"observation": Features((4,), achieved=3), "goal": Features((), 3)},
+        {"observation": Features((2, 3), achieved_dim=2), "clip_observation": 1.5},
+        {"observation": Features((4,), achieved_dim=3), "goal": Features((), 3)},
     ],
     ids=[
         "layer norm",
@@ -152,7 +152,7 @@ def test_what_the_policy_refuses_the_file_does_too(tmp_path: Path) -> None:
 def test_inputs_are_named_and_the_file_says_what_it_is(tmp_path: Path) -> None:
     model = onnx.load(str(export(make_policy(), tmp_path / "policy.onnx").path))
     assert [value.name for value in model.graph.input] == ["observation", "desired_goal"]
-    without = build(make_policy(observation=Features((5,), achieved=2)))  # the achieved goal
+    without = build(make_policy(observation=Features((5,), achieved_dim=2)))  # the achieved goal
     names = [value.name for value in without.graph.input]
     assert names == ["observation", "achieved_goal", "desired_goal"]
     assert [value.name for value in model.graph.output] == ["action"]

@@ -90,9 +90,9 @@ def test_what_must_be_touched_is_seen() -> None:
 def test_the_policy_of_an_ant_sees_where_it_is() -> None:
     """Its observations do not tell, only the achieved goal does. Those of others tell."""
     ant = inspect(make("AntMaze_UMaze-v5"), "AntMaze_UMaze-v5").observation
-    assert (ant.own_dim, ant.achieved, ant.dim) == (105, 2, 107)
+    assert (ant.own_dim, ant.achieved_dim, ant.dim) == (105, 2, 107)
     for env in ("PointMaze_UMaze-v3", "FetchPush-v4", "HandManipulateBlock-v1"):
-        assert inspect(make(env), env).observation.achieved == 0
+        assert inspect(make(env), env).observation.achieved_dim == 0
 
 
 def test_mazes_get_as_many_updates_per_step_as_others() -> None:

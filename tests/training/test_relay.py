@@ -294,7 +294,7 @@ def test_a_batch_has_goals_of_every_stage() -> None:
     chosen, stage = np.asarray(batch.goal)[:, 0], np.asarray(batch.goal)[:, 0, -2:].argmax(axis=1)
     # 3 hindsight goals and 4 pursued ones of the first stage, then the same of the task
     assert stage.tolist() == [0] * 7 + [1] * 7
-    assert np.asarray(batch.asked).tolist() == ([False] * 3 + [True] * 4) * 2
+    assert np.asarray(batch.was_pursued).tolist() == ([False] * 3 + [True] * 4) * 2
     for goal, of, hit in zip(chosen, stage, np.asarray(batch.hit), strict=True):
         place = episodes.observation[:, 1:, :2] if of == 0 else episodes.achieved_goal[:, 1:]
         tolerance = REACH.tolerance if of == 0 else 0.08

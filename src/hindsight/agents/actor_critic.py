@@ -237,11 +237,11 @@ def steps_of(batch: GoalBatch, gamma: float) -> Steps:
     result = outcome(batch.hit, batch.counts, batch.length, batch.ends, gamma, batch.failed)
     last = jnp.arange(batch.hit.shape[-1]) == batch.length[:, None] - 1
     over = (batch.ends & batch.hit) | (batch.failed[:, None] & last)
-    counts, asked = result.alive & batch.used[:, None, None], batch.asked[:, None, None]
+    counts, was_pursued = result.alive & batch.used[:, None, None], batch.was_pursued[:, None, None]
     shares = jnp.array([1.0 - PURSUED, PURSUED])
-    numbers = jnp.stack([jnp.sum(counts & ~asked), jnp.sum(counts & asked)])
+    numbers = jnp.stack([jnp.sum(counts & ~was_pursued), jnp.sum(counts & was_pursued)])
     chances = shares / jnp.maximum(numbers, 1) / jnp.maximum(jnp.sum(shares * (numbers > 0)), 1e-9)
-    chance = jnp.where(counts, jnp.where(asked, chances[1], chances[0]), 0.0)
+    chance = jnp.where(counts, jnp.where(was_pursued, chances[1], chances[0]), 0.0)
     hit, over = batch.hit.astype(jnp.float32), over.astype(jnp.float32)
     return Steps(chance, jnp.cumsum(chance.ravel()), hit, over)
 

@@ -33,7 +33,7 @@ class GoalBatch(NamedTuple):
     hit: Tensor  # [G, N, T]: does step t reach the goal?
     counts: Tensor  # [G, N]: does the episode count for the goal at all?
     used: Tensor  # [G]: False for a goal that only fills the array up
-    asked: Tensor  # [G]: the goal is one whatever the episodes reached: it was pursued
+    was_pursued: Tensor  # [G]: so it is a goal whatever the episodes reached
     ends: Tensor  # []: does an episode count for a goal only until it reaches it?
 
 
@@ -110,16 +110,20 @@ def hindsight_goals(
 
     If `skip_achieved`, each only under those that it did not meet when it began.
     """
-    asked = np.zeros(len(goals), np.bool_)
+    was_pursued = np.zeros(len(goals), np.bool_)
     if actual_goals:
         same = goals[:, None] == episodes.desired_goal
         used = used & ~same.reshape(*same.shape[:2], -1).all(axis=2).any(axis=1)
         goals = np.concatenate([goals, episodes.desired_goal])
-        used, asked = (np.concatenate([x, np.ones(len(episodes), np.bool_)]) for x in (used, asked))
+        used, was_pursued = (
+            np.concatenate([x, np.ones(len(episodes), np.bool_)]) for x in (used, was_pursued)
+        )
     met = _reached(episodes.achieved_goal, goals[:, None], spec)
     counts = ~met[..., 0] if skip_achieved else np.ones_like(met[..., 0])
     own = spec.goal(episodes.desired_goal)
-    return _batch(episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, asked, ends)
+    return _batch(
+        episodes, own, spec.goal(goals)[:, None], met[..., 1:], counts, used, was_pursued, ends
+    )
 
 
 def episode_goals(
@@ -146,10 +150,12 @@ def episode_goals(
         met = skip_achieved & spec.reached(achieved[:, 0], episodes.desired_goal)
         counts = np.concatenate([counts, ~met[None]])
     hit = _reached(achieved[:, 1:], goals, spec)
-    asked = np.arange(len(goals)) >= count
+    was_pursued = np.arange(len(goals)) >= count
     features = spec.goal(goals.reshape(-1, *achieved.shape[2:])).reshape(len(goals), n, -1)
     own = spec.goal(episodes.desired_goal)
-    return _batch(episodes, own, features, hit, counts, np.ones_like(asked), asked, ends)
+    return _batch(
+        episodes, own, features, hit, counts, np.ones_like(was_pursued), was_pursued, ends
+    )
 
 
 def _reached(achieved: Array, goals: Array, spec: GoalEnvSpec) -> Bools:
@@ -164,7 +170,7 @@ def joined(batches: Sequence[GoalBatch]) -> GoalBatch:
     """The same episodes under the goals of all batches."""
     by_goal = {
         name: np.concatenate([getattr(batch, name) for batch in batches])
-        for name in ("goal", "hit", "counts", "used", "asked")
+        for name in ("goal", "hit", "counts", "used", "was_pursued")
     }
     return batches[-1]._replace(**by_goal)
 
@@ -176,7 +182,7 @@ def _batch(
     hit: Array,
     counts: Bools,
     used: Bools,
-    asked: Bools,
+    was_pursued: Bools,
     ends: bool,
 ) -> GoalBatch:
     if episodes.log_prob is None:
@@ -192,7 +198,7 @@ def _batch(
         hit & episodes.real & counts[..., None],
         counts,
         used,
-        asked,
+        was_pursued,
         np.bool_(ends),
     )
 

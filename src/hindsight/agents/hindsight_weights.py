@@ -78,16 +78,16 @@ def shares(log_rho: Tensor, present: Tensor) -> Tensor:
     return rho / jnp.where(total > 0, total, 1.0)
 
 
-def chosen_anyway(hit: Tensor, asked: Tensor) -> Tensor:
+def chosen_anyway(hit: Tensor, was_pursued: Tensor) -> Tensor:
     """[G, N, 1]: the goal would be one of the batch's without this episode: others reach it, too,
-    or it was `asked`.
+    or it `was_pursued`.
 
     Goals are chosen because they were reached. Where only this episode has reached one, that
     selects its actions, and a baseline no longer adds nothing on average: it takes away part of
     what hindsight teaches. Elsewhere it is unbiased.
     """
     reached = hit.any(axis=-1)
-    return (asked[:, None] | (reached.sum(axis=-1, keepdims=True) - reached > 0))[..., None]
+    return (was_pursued[:, None] | (reached.sum(axis=-1, keepdims=True) - reached > 0))[..., None]
 
 
 def to_go(values: Tensor, gamma: float = 1.0) -> Tensor:

@@ -205,7 +205,7 @@ class PolicyGradient(StochasticPolicy):
         """[G, N, 1]: where a value may be subtracted, and learn."""
         if not self.config.leave_one_out:
             return jnp.ones((*batch.hit.shape[:2], 1), bool)
-        return chosen_anyway(batch.hit, batch.asked)
+        return chosen_anyway(batch.hit, batch.was_pursued)
 
     def pursued_entropy(self, policy: Params, scale: Scale, batch: GoalBatch) -> Tensor:
         """Mean entropy of the policy as it explored: in the states of the episodes, under the

@@ -137,7 +137,7 @@ def inspect(
     largest = max(spec.largest_observation, probed.largest_observation)
     played = _play_randomly(env, spec)
     if not _tells_achieved(spec, probed, played):
-        spec = replace(spec, observation=replace(spec.observation, achieved=spec.goal.dim))
+        spec = replace(spec, observation=replace(spec.observation, achieved_dim=spec.goal.dim))
         largest = max(largest, float(np.abs(spec.goal(probed.achieved)).max()))
     return replace(
         spec,

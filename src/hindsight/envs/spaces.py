@@ -27,7 +27,7 @@ class Features:
     categories: int = 0
     pixels: bool = False
     """An image (H, W, C), or (H, W) of one channel, of numbers from 0 to 255."""
-    achieved: int = 0
+    achieved_dim: int = 0
     """Features of the achieved goal that follow, in an observation that does not tell it."""
 
     @staticmethod
@@ -51,15 +51,23 @@ class Features:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Features:
-        """Of `dataclasses.asdict`, as it is in a file."""
+        """Of `to_json`, as it is in a file."""
         shape, pixels = tuple(map(int, data["shape"])), bool(data.get("pixels", False))
         if pixels:
             _check_image(shape, "an input of this policy")
         return Features(shape, int(data["categories"]), pixels, int(data.get("achieved", 0)))
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "categories": self.categories,
+            "pixels": self.pixels,
+            "achieved": self.achieved_dim,
+        }
+
     @property
     def dim(self) -> int:
-        return self.own_dim + self.achieved
+        return self.own_dim + self.achieved_dim
 
     @property
     def own_dim(self) -> int:
@@ -86,7 +94,7 @@ class Features:
         """Features of values; with those of the achieved goals [..., g] behind them, if these are
         part of an observation."""
         own = self._own(values)
-        if not self.achieved:
+        if not self.achieved_dim:
             return own
         assert achieved is not None
         return np.concatenate([own, achieved], axis=-1)

@@ -161,8 +161,8 @@ def build(policy: Policy) -> onnx.ModelProto:
     about = {
         "env": policy.env,
         "method": policy.settings.get("method", "?"),
-        "observation": asdict(policy.observation),
-        "goal": asdict(policy.goal),
+        "observation": policy.observation.to_json(),
+        "goal": policy.goal.to_json(),
         "actions": asdict(actions),
     }
     helper.set_model_props(model, {"hindsight": json.dumps(about)})
@@ -243,7 +243,7 @@ def _network_inputs(graph: _Graph, actor: Actor, observation: Features, goal: Fe
     """The same as `network_inputs` in normalizer.py."""
     shape, scale = actor.shape, actor.scale
     o = _features(graph, "observation", observation)
-    if observation.achieved:
+    if observation.achieved_dim:
         achieved = _features(graph, "achieved_goal", goal)
         o = graph.add("Concat", [o, achieved], axis=-1)
     if not observation.pixels:

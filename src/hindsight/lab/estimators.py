@@ -220,7 +220,7 @@ def estimated(
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
-    free = chosen_anyway(batch.hit, batch.asked)
+    free = chosen_anyway(batch.hit, batch.was_pursued)
     subtracted = where_it_continues(seen, result)
     tailed, unbiased = with_tails(result, subtracted, 1.0), jnp.where(free, subtracted, 0.0)
     found = []

@@ -269,15 +269,15 @@ def sampled(
     reached = hit.any(axis=(1, 2))
     order = jnp.where(reached, jax.random.uniform(fourth, (goals,)), -1.0)
     used = reached & (jnp.sum(order > order[:, None], axis=1) < how.goals)
-    asked = own.any(axis=1) & how.actual_goals if hindsight else jnp.ones(goals, bool)
-    number = jnp.where(asked, own.sum(axis=1), used) / 1.0
+    was_pursued = own.any(axis=1) & how.actual_goals if hindsight else jnp.ones(goals, bool)
+    number = jnp.where(was_pursued, own.sum(axis=1), used) / 1.0
     share = number / jnp.maximum(number.sum(), 1.0) if hindsight else jnp.ones(goals)
     length = jnp.full(episodes, world.horizon)
     result = outcome(hit, counts, length, how.until_reached, 1.0)
     under = log_pi[:, state[:, :-1], action]  # [G, N, T]
     log_mu = under[pursued, jnp.arange(episodes)]
     weight = weights(log_ratios(under, log_mu, result.alive), result, form.estimator)
-    free = chosen_anyway(hit, asked) | ~how.leave_one_out
+    free = chosen_anyway(hit, was_pursued) | ~how.leave_one_out
     log_step = log_steps(under, log_mu, result.alive)
     return Batch(state, action, log_step, weight * share[:, None, None], free, result)
 

@@ -190,13 +190,15 @@ def in_hindsight(
     first = happened & (jnp.argmax(same, axis=1) == jnp.arange(len(flat)))
     order = jnp.where(first, jax.random.uniform(key, (len(flat),)), -1.0)
     rank, chosen = jax.lax.top_k(order, min(count or len(flat), len(flat)))
-    goal, used, asked = flat[chosen], rank >= 0, jnp.zeros(len(chosen), bool)
+    goal, used, was_pursued = flat[chosen], rank >= 0, jnp.zeros(len(chosen), bool)
     if actual_goals:
         used &= ~_equal(goal, played["goal"]).any(axis=1)
         goal = jnp.concatenate([goal, played["goal"]])
-        used, asked = (jnp.concatenate([x, jnp.ones(episodes, bool)]) for x in (used, asked))
+        used, was_pursued = (
+            jnp.concatenate([x, jnp.ones(episodes, bool)]) for x in (used, was_pursued)
+        )
     hit = _equal(goal, flat).reshape(-1, episodes, horizon) & real
-    return _batch(played, goal[:, None], hit, used, asked)
+    return _batch(played, goal[:, None], hit, used, was_pursued)
 
 
 def _equal(left: Tensor, right: Tensor) -> Tensor:
@@ -206,7 +208,7 @@ def _equal(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _batch(
-    played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, asked: Tensor
+    played: dict[str, Tensor], goal: Tensor, hit: Tensor, used: Tensor, was_pursued: Tensor
 ) -> GoalBatch:
     shown = {name: played[name] for name in ("observation", "action", "log_prob", "length")}
     return GoalBatch(
@@ -217,7 +219,7 @@ def _batch(
         hit=hit,
         counts=jnp.ones(hit.shape[:2], bool),
         used=used,
-        asked=asked,
+        was_pursued=was_pursued,
         ends=jnp.array(True),
     )
 

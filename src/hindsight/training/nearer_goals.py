@@ -60,7 +60,7 @@ def nearer(achieved: Floats, goal: Floats, distance: float) -> Floats:
 
 
 def check_explores_within(spec: GoalEnvSpec) -> None:
-    if not spec.observation.achieved:
+    if not spec.observation.achieved_dim:
         raise HindsightError(
             f"explore_within works where policies are shown the achieved goal beside the "
             f"observation, which does not tell it: not in {spec.id}"

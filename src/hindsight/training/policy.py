@@ -98,7 +98,7 @@ class Policy:
 
     def features(self, inputs: Mapping[str, Array]) -> tuple[Array, Array]:
         """Of observations [n, o] and of desired goals [n, g], by the names of `inputs_of`."""
-        achieved = self.goal(inputs["achieved_goal"]) if self.observation.achieved else None
+        achieved = self.goal(inputs["achieved_goal"]) if self.observation.achieved_dim else None
         seen = self.observation(inputs["observation"], achieved)
         return seen, self.goal(inputs["desired_goal"])
 
@@ -114,8 +114,8 @@ class Policy:
             "env": self.env,
             "agent": self.settings,
             "actor": _described(self.actor.shape),
-            "observation": asdict(self.observation),
-            "goal": asdict(self.goal),
+            "observation": self.observation.to_json(),
+            "goal": self.goal.to_json(),
         }
         text = json.dumps(description, indent=2).encode()
         if not is_plain(directory / DESCRIPTION) or read_file(directory / DESCRIPTION) != text:
@@ -176,8 +176,8 @@ class ActsOnDicts(Protocol):
 
 def inputs_of(policy: ActsOnDicts) -> dict[str, Features]:
     """What a policy reads of a dict observation, by its keys."""
-    own = {"observation": replace(policy.observation, achieved=0)}
-    achieved = {"achieved_goal": policy.goal} if policy.observation.achieved else {}
+    own = {"observation": replace(policy.observation, achieved_dim=0)}
+    achieved = {"achieved_goal": policy.goal} if policy.observation.achieved_dim else {}
     return own | achieved | {"desired_goal": policy.goal}
 
 
@@ -230,7 +230,7 @@ def _assemble(data: dict[str, Any], tensors: dict[str, Array]) -> Policy:
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("its numbers are not finite")
     observation, goal = (Features.from_json(data[key]) for key in ("observation", "goal"))
-    if observation.achieved not in (0, goal.dim):
+    if observation.achieved_dim not in (0, goal.dim):
         raise ValueError("the observation does not fit the goal")
     shape = replace(_actor_shape(data["actor"]), images=images_of(observation, goal))
     scale = Scale(**{name: tensors[f"scale/{name}"] for name in Scale._fields})
