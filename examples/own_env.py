@@ -20,6 +20,8 @@ import hindsight
 class Boat(gym.Env):
     """A boat on a river, 2 by 2. It is told where it should be, and only whether it is there."""
 
+    max_episode_steps = 30
+
     def __init__(self, stream: float = 0.02) -> None:
         self.stream = stream
         place = gym.spaces.Box(-1, 1, (2,), np.float32)
@@ -49,7 +51,7 @@ class Boat(gym.Env):
         return {"observation": self.place, "achieved_goal": self.place, "desired_goal": self.goal}
 
 
-gym.register("Boat-v0", Boat, max_episode_steps=30)
+gym.register("Boat-v0", Boat, max_episode_steps=Boat.max_episode_steps)
 # --8<-- [end:env]
 
 
