@@ -7,7 +7,13 @@ EXPERIMENT = Experiment(
     title="Other people's envs, with the defaults",
     where="ours",
     entries=(
-        Training("parking", "parking-v0", label="`parking-v0`", package="highway-env"),
+        Training(
+            "parking",
+            "parking-v0",
+            label="`parking-v0`",
+            peer="Stable-Baselines3 2.9.2: 0.98 (seed 0), `python -m benchmarks parking`",
+            package="highway-env",
+        ),
         Training(
             "umaze",
             "PointMaze_UMaze-v3",

@@ -110,6 +110,7 @@ def test_mazes_get_as_many_updates_per_step_as_others() -> None:
         ("medium", "PointMaze_Medium-v3"),
         ("panda-push", "PandaPush-v3"),
         ("parking", "parking-v0"),
+        ("ant", "AntMaze_UMaze-v5"),
     ],
 )
 def test_what_presets_say_they_reach_is_in_the_rows(slug: str, env: str) -> None:
