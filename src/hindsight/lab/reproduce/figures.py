@@ -46,7 +46,7 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
         ):
             continue
         drawn.add((entry.home, entry.slug))
-        label = entry.column or entry.label or entry.slug
+        label = (entry.column or entry.label or entry.slug).replace("`", "")
         panels.setdefault(entry.line.replace(" | ", ", ") or entry.env, []).append((label, rows))
     labels = list(dict.fromkeys(label for lines in panels.values() for label, _ in lines))
     across = min(len(panels), 4)
