@@ -109,6 +109,7 @@ def test_mazes_get_as_many_updates_per_step_as_others() -> None:
         ("umaze", "PointMaze_UMaze-v3"),
         ("medium", "PointMaze_Medium-v3"),
         ("panda-push", "PandaPush-v3"),
+        ("panda-reach", "PandaReach-v3"),
         ("parking", "parking-v0"),
         ("ant", "AntMaze_UMaze-v5"),
     ],
