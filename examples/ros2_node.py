@@ -41,10 +41,8 @@ class Controller:
         """Taken while there is nothing to act on. For actions that are movements: stand still."""
         self.why = "no observation yet"
         """Why it rests; empty if it acts."""
-        self.inputs = ["observation", "desired_goal"]
+        self.inputs = hindsight.deploy.inputs_of(policy)
         """What it must be told."""
-        if policy.observation.achieved_dim:  # observations do not tell the achieved goal
-            self.inputs.insert(1, "achieved_goal")
         self._told: dict[str, np.ndarray] = {}
         self._when: dict[str, float] = {}
         self._last = self.rest
@@ -52,8 +50,7 @@ class Controller:
     def tell(self, name: str, values: Any) -> None:
         """The newest observation, in the env's order and units; the newest achieved goal, if it is
         among the inputs; or the goal to pursue from now on."""
-        own = name == "observation"
-        shape = self.policy.observation.shape if own else self.policy.goal.shape
+        shape = self.inputs[name].shape
         array = np.asarray(values, np.float64)
         if array.size != np.prod(shape):
             raise ValueError(f"{name}: expected {int(np.prod(shape))} numbers, got {array.size}")

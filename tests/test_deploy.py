@@ -169,7 +169,7 @@ def test_it_passes_on_the_achieved_goal_where_the_policy_reads_it(
         export(policy, tmp_path / "policy.onnx")
         policy = hindsight.deploy.load(tmp_path / "policy.onnx")
     controller = node.Controller(policy, max_age=0.1, clock=clock)
-    assert controller.inputs == ["observation", "achieved_goal", "desired_goal"]
+    assert list(controller.inputs) == ["observation", "achieved_goal", "desired_goal"]
     row, goal = observation()["observation"], observation()["desired_goal"]
     controller.tell("observation", row[:22])
     controller.tell("desired_goal", goal)

@@ -16,9 +16,9 @@ from hindsight.envs.contract import Actions
 from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.pretrained import run_or_env
-from hindsight.training.policy import DESCRIPTION, TENSORS, Policy
+from hindsight.training.policy import DESCRIPTION, TENSORS, Policy, inputs_of
 
-__all__ = ["DeployedPolicy", "load"]
+__all__ = ["DeployedPolicy", "inputs_of", "load"]
 
 
 class DeployedPolicy(Protocol):

@@ -286,16 +286,7 @@ def test_fetch_and_back(minari: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     np.testing.assert_allclose(episodes.action[:, 0], actions, atol=1e-5)
 
     settings = QUICK | {"steps": 100, "episodes_per_cycle": 2, "max_episode_steps": 50}
-    run = hindsight.train(
-        "FetchReach-v4",
-        dataset=f"minari:{name}",
-        collect=False,
-        run_dir=tmp_path / "run",
-        **settings,
-    )
-    assert len(run.metrics) == 1
-    checkpoint, _ = run.checkpoints.newest()
-    assert checkpoint.load()["replay"]["storage"]["size"] == 3
+    assert learns_from(name, "FetchReach-v4", tmp_path / "run", settings) == 3
 
 
 def test_a_hand_and_back(minari: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,18 +298,17 @@ def test_a_hand_and_back(minari: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     )
     assert (code, err) == (0, "")
     assert "2 episodes" in out
-    more = hindsight.train(
-        "HandReach-v3",
-        dataset=f"minari:{name}",
-        collect=False,
-        run_dir=tmp_path / "more",
-        **settings,
-    )
-    assert len(more.metrics) == 1
-    checkpoint, _ = more.checkpoints.newest()
-    stored = checkpoint.load()["replay"]["storage"]
-    assert stored["size"] == 2
-    assert more.summary["status"] == "finished"
+    assert learns_from(name, "HandReach-v3", tmp_path / "more", settings) == 2
+
+
+def learns_from(dataset: str, env: str, run_dir: Path, settings: dict[str, Any]) -> int:
+    """Train on nothing but a dataset, and how many of its episodes are in the replay."""
+    offline = {"dataset": f"minari:{dataset}", "collect": False}
+    run = hindsight.train(env, run_dir=run_dir, **settings, **offline)
+    assert len(run.metrics) == 1
+    assert run.summary["status"] == "finished"
+    checkpoint, _ = run.checkpoints.newest()
+    return int(checkpoint.load()["replay"]["storage"]["size"])
 
 
 class Breaking(LineEnv):

@@ -210,20 +210,13 @@ def test_the_first_stage_that_is_not_done_leads() -> None:
     o[:, 0] = [0.5, 0.1, 0.1, 0.5]  # distance to the disc: done below 0.2
     o[:, 4] = [0.0, 0.5, 0.1, 0.5]  # the second goal: done below 0.17
     assert relay.stages.first_undone(o).tolist() == [0, 1, 2, 0]
-    seen: list[np.ndarray] = []
-
-    class Agent:
-        def explorer(self, actor: Any, progress: float, rng: Any) -> Any:
-            return lambda observation, goal: seen.append(goal)
-
     goal = np.full((4, 2), 0.7, np.float32)
     for guidance, stages in ((1.0, [0, 1, 2, 0]), (0.0, [1, 2, 2, 1])):
         relay.guidance = Schedule.parse(guidance)
-        act = relay.guided(Agent()).explorer(None, 0.0, np.random.default_rng(0))  # type: ignore[arg-type]
-        act(o, goal)
-        assert seen[-1][:, 2:].argmax(axis=1).tolist() == stages
-        assert (seen[-1][np.array(stages) == 2, :2] == np.float32(0.7)).all()
-        assert (seen[-1][np.array(stages) < 2, :2] == 0.0).all()  # where the disc is
+        seen = relay.leading(o, goal, 0.0, np.random.default_rng(0))
+        assert seen[:, 2:].argmax(axis=1).tolist() == stages
+        assert (seen[np.array(stages) == 2, :2] == np.float32(0.7)).all()
+        assert (seen[np.array(stages) < 2, :2] == 0.0).all()  # where the disc is
 
 
 @pytest.mark.parametrize("fourier", [0, 3])

@@ -26,6 +26,7 @@ from hindsight.envs.relay_goals import RelayGoal
 from hindsight.episodes import Episodes
 from hindsight.saving.tree import State
 from hindsight.training.evaluate import TRAINING
+from hindsight.training.exploration import led
 from hindsight.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class CollectorActor:
         collector = self._collector()
         config, relay, agent, _ = self._learner()
         rng = np.random.default_rng((config.seed, first, EXPLORATION))
-        act = relay.guided(agent).explorer(published.actor, published.progress, rng)
+        act = led(agent, config, relay).explorer(published.actor, published.progress, rng)
         seeds = episode_seeds(config.seed, TRAINING, first, count)
         episodes = collector.collect(act, seeds)
         pairs = self._new_pairs(relay.of_every_stage(episodes), published, rng)

@@ -31,6 +31,7 @@ from hindsight.networks import Params
 from hindsight.normalizer import Normalizer
 from hindsight.saving.tree import State, between, export_pytree
 from hindsight.training.clock import Clock
+from hindsight.training.exploration import led
 from hindsight.training.guard import check_losses
 from hindsight.training.on_policy import GoalChoice
 from hindsight.training.progress import Progress, Reporter, by_collector, collected
@@ -191,7 +192,7 @@ class Asynchronous:
         """The life of one worker: copy, play, learn, hand in, until the steps are used up."""
         config, settings, agent = self.config, self.config.agent, self.agent
         assert isinstance(settings, A3CConfig)
-        explores, collector = self.relay.guided(agent), Collector(envs, self.spec)
+        explores, collector = led(agent, config, self.relay), Collector(envs, self.spec)
         rollouts = Rollouts(config, self.spec, explores, collector)
         relabel = GoalChoice(config, self.relay)
         local, progress, number, relabel.ends = shared.workers[worker]

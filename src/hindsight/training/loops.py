@@ -17,13 +17,14 @@ from hindsight.config import OffPolicyConfig, OnPolicyConfig, TrainConfig
 from hindsight.envs.batch import EnvBatch, make_batch, own_model_bytes
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.jax_envs import JaxEnv, in_jax
-from hindsight.envs.make import EnvFactory
+from hindsight.envs.make import Env, EnvFactory
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.replay.replay import HindsightReplay, make_replay
 from hindsight.replay.storage import slot_count
 from hindsight.saving.tree import Learning
 from hindsight.training.asynchronous import Asynchronous
+from hindsight.training.exploration import led
 from hindsight.training.in_jax import InJax
 from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.memory import check_memory, envs_made
@@ -62,13 +63,13 @@ def make_loop(
 
     with contextlib.closing(make_env()) as env:
         model = own_model_bytes(env, config.simulator)
+        twin = _twin(config, spec, env) if isinstance(config, OnPolicyConfig) else None
     if isinstance(config, OffPolicyConfig):
         slot_count(spec, config.replay.buffer_size)
         check_memory(config, spec, model=model)
         collector = Collector(envs(config.workers), spec)
         return off_policy(config, spec, collector, stack, dataset=dataset)
     assert isinstance(config, OnPolicyConfig)
-    twin = _twin(config, spec, make_env)
     check_memory(config, spec, twin is not None, model)
     if isinstance(config.agent, A3CConfig):
         share = max((config.workers or os.cpu_count() or 1) // config.agent.workers, 1)
@@ -96,7 +97,7 @@ def off_policy(
     agent = make_off_policy_agent(config.agent, relay.spec, config.priority.needs_frozen)
     replay = make_replay(relay.spec, config.replay, config.priority)
     priorities = InitialPriorities(config, agent)
-    parts = (config, spec, relay.guided(agent), collector)
+    parts = (config, spec, led(agent, config, relay), collector)
     if make_rollouts:
         rollouts = make_rollouts(agent, replay, priorities)
     elif dataset is not None and not config.collect:
@@ -107,15 +108,15 @@ def off_policy(
     return OffPolicy(config, relay, agent, replay, priorities, rollouts, dataset)
 
 
-def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, make_env: EnvFactory) -> JaxEnv | None:
+def _twin(config: OnPolicyConfig, spec: GoalEnvSpec, env: Env) -> JaxEnv | None:
     """The env in JAX, if there is one and the settings of goals allow it."""
     agent = config.agent
     filtered = agent.within_box or agent.skip_achieved or agent.spread or agent.by_action_values
     if config.simulator == "auto":
-        return None if filtered or config.relay else in_jax(make_env())
+        return None if filtered or config.relay else in_jax(env)
     if config.simulator != "jax":
         return None
-    twin = in_jax(make_env())
+    twin = in_jax(env)
     if isinstance(agent, A3CConfig):
         raise HindsightError(
             "a3c steps its envs in threads of their own: use another simulator than jax"

@@ -25,6 +25,7 @@ from hindsight.envs.contract import GoalEnvSpec
 from hindsight.episodes import Episodes
 from hindsight.normalizer import Normalizer
 from hindsight.saving.tree import State
+from hindsight.training.exploration import led
 from hindsight.training.guard import check_episodes, check_losses
 from hindsight.training.progress import Progress, Reporter, by_collector, collected
 from hindsight.training.relay import Relay
@@ -41,7 +42,8 @@ class OnPolicy:
         self.agent = make_on_policy_agent(config.agent, self.relay.spec)
         self.normalizer = Normalizer.of(self.relay.spec, config.agent)
         self.collector = Collector(envs, spec)
-        self.rollouts = Rollouts(config, spec, self.relay.guided(self.agent), self.collector)
+        explores = led(self.agent, config, self.relay)
+        self.rollouts = Rollouts(config, spec, explores, self.collector)
         self.relabel = GoalChoice(config, self.relay)
         self.reporter = Reporter(config, spec, by_collector(config, self.collector))
         start, self.key = jax.random.split(jax.random.key(config.seed))

@@ -11,12 +11,10 @@ and saved is the last stage's policy, which is one of the task's own goals.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from hindsight.acting import Actor
-from hindsight.collect import Act
 from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.envs.contract import GoalEnvSpec
 from hindsight.envs.relay_goals import RelayGoal, distance
@@ -24,8 +22,6 @@ from hindsight.envs.spaces import Features
 from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.replay.replay import failure_rewards
-from hindsight.schedules import Schedule
-from hindsight.training.nearer_goals import Explores, ExploresWithin, check_explores_within
 from hindsight.types import Array, Bools, Floats, Ints
 
 
@@ -72,12 +68,9 @@ class Relay:
         self.task = task
         self.goals = task.relay_goals if config.relay else ()
         self.guidance = config.relay_guidance
-        self.within = config.explore_within if isinstance(config, OffPolicyConfig) else None
         self.spec = task
         if config.relay:
             _check(task)
-        if self.within:
-            check_explores_within(task)
         size = max([task.goal.dim, *(_dim(goal, task) for goal in self.goals)])
         self.stages = Stages(self.goals, size)
         if config.relay:
@@ -165,12 +158,15 @@ class Relay:
 
     # -------------------------------------------------------------------------------------- acting
 
-    def guided(self, agent: Explores) -> Explores:
-        """The agent, whose exploration is led by the first stage that is not done, or by nearer
-        goals."""
-        if self.within:
-            return ExploresWithin(agent, self.within, self.task.goal.dim)
-        return Guided(self.stages, agent, self.guidance) if self.goals else agent
+    def leading(
+        self, observation: Floats, goal: Floats, progress: float, rng: np.random.Generator
+    ) -> Floats:
+        """The goals to explore with: for each, with a probability, of the first stage that is not
+        done; else of the one after it."""
+        stage, last = self.stages.first_undone(observation), len(self.stages) - 1
+        guided = rng.random(len(stage)) < self.guidance(progress)
+        stage = np.where(guided, stage, np.minimum(stage + 1, last))
+        return self.stages.features(observation, goal, stage)
 
     def last_stage(self, actor: Actor) -> Actor:
         """What an actor does for the task's own goals."""
@@ -190,31 +186,6 @@ class Relay:
             near = goal.near(episodes.observation.reshape(n * times, -1)).reshape(n, times)
             found[f"train/stage_{i + 1}"] = float(np.mean((near & visited).any(axis=1)))
         return found
-
-
-@dataclass(frozen=True)
-class Guided:
-    """An agent led by early stages: at each step, with a probability, by the first that is not
-    done; else it pursues the one after it."""
-
-    stages: Stages
-    agent: Explores
-    guidance: Schedule
-
-    def actor(self, state: Any) -> Actor:
-        return self.agent.actor(state)
-
-    def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
-        explore, leads = self.agent.explorer(actor, progress, rng), self.guidance(progress)
-        stages = self.stages
-
-        def act(observation: Floats, goal: Floats) -> Any:
-            stage, last = stages.first_undone(observation), len(stages) - 1
-            led = rng.random(len(stage)) < leads
-            stage = np.where(led, stage, np.minimum(stage + 1, last))
-            return explore(observation, stages.features(observation, goal, stage))
-
-        return act
 
 
 def _check(task: GoalEnvSpec) -> None:

@@ -17,7 +17,7 @@ from hindsight.episodes import Episodes
 from hindsight.replay.batch import NewPairs
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.training.evaluate import TRAINING
-from hindsight.training.nearer_goals import Explores
+from hindsight.training.exploration import Explores
 
 PLAYED = [
     f.name for f in fields(Episodes) if f.name != "log_prob"

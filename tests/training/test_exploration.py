@@ -1,4 +1,4 @@
-"""Exploring towards points on the way to far goals."""
+"""Exploring towards other goals: points on the way to far ones (relay goals: test_relay.py)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import hindsight
 from conftest import LineEnv, fingerprint
 from hindsight.config import config_of
+from hindsight.envs.contract import inspect
 from hindsight.errors import HindsightError
 from hindsight.settings import with_settings
-from hindsight.training.nearer_goals import ExploresWithin, nearer
+from hindsight.training.exploration import Led, nearer, nearer_goals
 
 QUICK: dict[str, Any] = {"quiet": True, "steps": 240, "num_envs": 2, "episodes_per_cycle": 2}
 QUICK |= {"gradient_steps": 2, "batch_size": 16, "eval_episodes": 2, "eval_every": 4}
@@ -48,21 +49,21 @@ def test_goals_are_moved_along_the_way(seed: int, size: int, distance: float) ->
     np.testing.assert_array_equal(moved[before < distance], goal[before < distance])
 
 
-def test_only_exploration_is_shown_nearer_goals() -> None:
-    shown = []
+def test_only_exploration_is_shown_other_goals() -> None:
+    seen = []
 
     class Agent:
         def actor(self, state: Any) -> Any:
             return state
 
         def explorer(self, *_: Any) -> Any:
-            return lambda observation, goal: shown.append(goal.copy()) or observation
+            return lambda observation, goal: seen.append(goal.copy()) or observation
 
-    agent = ExploresWithin(Agent(), 0.5, 1)
+    agent = Led(Agent(), nearer_goals(0.5, inspect(blind_line())))
     act = agent.explorer(None, 0.0, np.random.default_rng(0))  # type: ignore[arg-type]
     observation = np.array([[7.0, 1.0], [7.0, -1.0]], np.float32)  # the last feature is the place
     assert act(observation, np.array([[4.0], [-1.2]], np.float32)) is observation
-    np.testing.assert_allclose(shown[0], [[1.5], [-1.2]])
+    np.testing.assert_allclose(seen[0], [[1.5], [-1.2]])
     assert agent.actor("policy") == "policy"
 
 
