@@ -13,6 +13,7 @@ def training(method: str, hindsight: bool) -> Training:
         settings={} if hindsight else {"agent.hindsight": False},
         seeds=tuple(range(10)),  # settings were tried on seed 10
         label=method if hindsight else f"{method} without hindsight",
+        line=method,
         episodes=200,
     )
 
@@ -25,6 +26,5 @@ EXPERIMENT = Experiment(
         training(method, hindsight) for hindsight in (True, False) for method in LEARNERS
     ),
     columns=("label", "count", "estimate", "area", "soon", "steps", "command"),
-    figure="none",
     note="All on-policy.",
 )

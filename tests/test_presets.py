@@ -165,10 +165,14 @@ def test_workers_are_for_presets_that_average_them(preset: str, message: str) ->
 
 @pytest.mark.parametrize("method", ["hpg", "a2c", "a3c", "ppo", "trpo"])
 def test_policy_gradients_on_objects(method: str) -> None:
-    push, maze = (made(env, method).agent for env in ("FetchPush-v4", "Maze-v0"))
+    configs = [made(env, method) for env in ("FetchPush-v4", "Maze-v0")]
+    push, maze = (config.agent for config in configs)
     no_critic = method == "hpg"
-    assert (push.skip_achieved, push.spread, push.until_reached) == (True, no_critic, no_critic)
+    assert (push.skip_achieved, push.spread, push.until_reached) == (True, no_critic, False)
     assert (maze.skip_achieved, maze.spread, maze.until_reached) == (False, False, False)
+    assert [config.relay for config in configs] == [not no_critic, False]
+    dense = Task("FetchPushDense-v4", dense=True)  # relay goals need a reward of two values
+    assert not preset_settings(dense, method).get("relay", False)
     assert (push.by_action_values, maze.by_action_values) == (not no_critic, False)
 
 

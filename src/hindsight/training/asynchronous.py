@@ -217,9 +217,9 @@ class Asynchronous:
                     shared.turns.wait()
                 if shared.stop or shared.step >= config.steps:
                     return
-                # Small steps of policies add up. Critics are fitted to the same returns: their sum
-                # would overshoot.
-                policy = _moved(shared.learner.policy, local.policy, learned.policy, 1.0)
+                policy = _moved(
+                    shared.learner.policy, local.policy, learned.policy, policy_share(settings)
+                )
                 critic = _moved(
                     shared.learner.critic, local.critic, learned.critic, 1.0 / settings.workers
                 )
@@ -238,6 +238,13 @@ class Asynchronous:
                 metrics |= collected(episodes) | self.relay.metrics(episodes)
                 shared.results.put(HandedIn(metrics, actor, shared.moment()))
                 shared.turns.notify_all()
+
+
+def policy_share(settings: A3CConfig) -> float:
+    """The share of a worker's change of the policy that counts. Single steps add up. Where a batch
+    is worth many, each worker has gone all the way that its batch says, and so has every critic:
+    their sum would overshoot, their mean does not."""
+    return 1.0 / settings.workers if settings.by_action_values else 1.0
 
 
 def _moved(shared: Params, before: Params, after: Params, share: float) -> Params:

@@ -65,7 +65,10 @@ def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], p
         for curve in experiment.published:
             if curve.line == title:
                 steps = curve.epoch_steps * np.arange(1, len(curve.success) + 1)
-                axis.plot(steps, curve.success, color="0.45", lw=1, ls=":", label=curve.label)
+                marker = "*" if len(steps) == 1 else ""
+                axis.plot(
+                    steps, curve.success, marker, color="0.45", lw=1, ls=":", label=curve.label
+                )
         axis.set_title(title, fontsize=9)
         plots.name_axes(axis, "env steps", _LABELS[experiment.figure])
         axis.legend(frameon=False, fontsize=7)
