@@ -74,7 +74,8 @@ class TrainConfig:
     eval_episodes: Count = 50
     """Greedy episodes per evaluation."""
     stop_at_success: OptionalShare = None
-    """End the training when an evaluation, of at least 100 episodes, has this success rate."""
+    """End the training when an evaluation has this success rate. One of fewer than 100 episodes is
+    continued to 100 first."""
     max_episode_steps: OptionalCount = None
     """Time limit, for envs that have none of their own."""
     simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"
@@ -101,13 +102,14 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_ranges(self)
         self.agent.check()
-        if self.stop_at_success is not None and self.eval_episodes < LEAST_EPISODES:
-            few = f"evaluations of {self.eval_episodes} episodes say too little"
-            raise HindsightError(
-                f"stop_at_success: {few}, set eval_episodes to {LEAST_EPISODES} or more"
-            )
         if not self.relay and self.relay_guidance != GUIDANCE:
             raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
+
+    @property
+    def most_eval_episodes(self) -> int:
+        """Of an evaluation that may end the training."""
+        least = 0 if self.stop_at_success is None else LEAST_EPISODES
+        return max(self.eval_episodes, least)
 
 
 @dataclass(frozen=True)

@@ -293,6 +293,8 @@ TABLE: tuple[Row, ...] = (
             "batch_size": 512,
             "policy_ema": 0.9,
             "overlap": True,
+            "eval_every": 20,
+            "eval_episodes": 20,
         },
         envs=OBJECTS,
     ),

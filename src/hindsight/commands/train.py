@@ -147,7 +147,7 @@ def read(
     """The training that the options, further arguments and settings ask for; with --help-all it
     ends the program."""
     from hindsight import api
-    from hindsight.config import LEAST_EPISODES, OffPolicyConfig, config_of
+    from hindsight.config import OffPolicyConfig, config_of
     from hindsight.envs.make import factory
     from hindsight.settings import flatten, with_settings
     from hindsight.training.run import read_config
@@ -196,8 +196,6 @@ def read(
             raise HindsightError(
                 f"--{option} is not for {config.agent.method}, which does not replay"
             )
-    if "stop_at_success" in given and "eval_episodes" not in given:
-        given["eval_episodes"] = max(config.eval_episodes, LEAST_EPISODES)
     if isinstance(config, OffPolicyConfig):
         updates, more = parse(UpdateOptions, more, prog, UpdateOptions())
         given |= {name: value for name, value in vars(updates).items() if value is not None}

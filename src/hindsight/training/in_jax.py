@@ -42,7 +42,7 @@ class InJax:
         @jax.jit
         def greedy(policy: Params) -> tuple[Tensor, Tensor]:
             """Success and length of greedy episodes."""
-            keys = jax.random.split(eval_key, config.eval_episodes)
+            keys = jax.random.split(eval_key, config.most_eval_episodes)
             played = play(env, self.agent, policy, self.scale, self.horizon, keys, greedy=True)
             return played["success"], played["length"]
 

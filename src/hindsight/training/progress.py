@@ -71,10 +71,17 @@ class Reporter:
 
 
 def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor], Score]:
-    """Evaluation by greedy episodes that a collector plays."""
+    """Evaluation by greedy episodes that a collector plays. One that is good enough to end the
+    training is confirmed by more of them."""
 
     def score(actor: Actor) -> Score:
-        return evaluate(collector, actor, config.eval_episodes, config.seed, EVALUATION), {}
+        def played(episodes: int) -> Evaluation:
+            return evaluate(collector, actor, episodes, config.seed, EVALUATION)
+
+        found, wanted = played(config.eval_episodes), config.stop_at_success
+        if wanted is not None and found.success_rate >= wanted:
+            found = played(config.most_eval_episodes)
+        return found, {}
 
     return score
 

@@ -17,6 +17,9 @@ from hindsight.training.run import Run
 
 HARMLESS = ("checkpoint.", "workers", "simulator", "env_timeout", "env_failures")
 """Settings that do not change what is learnt."""
+EVALUATION = ("eval_every", "eval_episodes")
+"""Nor do these, unless an evaluation ends the training, or several batches are one program in
+JAX."""
 
 
 @cache
@@ -64,8 +67,10 @@ def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
 
 def changed(a: TrainConfig, b: TrainConfig) -> dict[str, tuple[Any, Any]]:
     """Settings in which two configs differ, but for those that do not change what is learnt."""
+    apart = all(isinstance(c, OffPolicyConfig) and c.stop_at_success is None for c in (a, b))
+    harmless = (*HARMLESS, *EVALUATION) if apart else HARMLESS
     one, other = (
-        {k: plain(v) for k, v in flatten(config).items() if not k.startswith(HARMLESS)}
+        {k: plain(v) for k, v in flatten(config).items() if not k.startswith(harmless)}
         for config in (a, b)
     )
     return {k: (one.get(k), other.get(k)) for k in {**one, **other} if one.get(k) != other.get(k)}
