@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from conftest import LineEnv
+from hindsight.agents.ppo import PPOConfig
+from hindsight.agents.registry import make_on_policy_agent
 from hindsight.collect import Collector, record
 from hindsight.envs.batch import LocalEnvs
 from hindsight.envs.contract import inspect
@@ -46,6 +51,30 @@ def test_a_recorded_episode_is_what_the_collector_makes_of_it(ends: bool) -> Non
             np.testing.assert_array_equal(
                 getattr(recorded, name)[0, :n], getattr(expected, name)[0, :n], err_msg=name
             )
+
+
+def test_gaussian_actions_are_stored_as_drawn_with_their_log_probabilities() -> None:
+    """Nearly half of these lie outside of the box. The env gets them clipped; their probabilities
+    are those of what was drawn."""
+    spec, mean, deviation = inspect(LineEnv(ends=False)), 0.95, 0.5
+    agent = make_on_policy_agent(PPOConfig(net_arch=(4,), init_std=deviation), spec)
+    state = agent.init(jax.random.key(0))
+    layers = jax.tree.map(jnp.zeros_like, state.policy["network"]["params"])
+    layers["Dense_1"]["bias"] += mean
+    state = state._replace(policy=state.policy | {"network": {"params": layers}})
+    act = agent.explorer(agent.actor(state), 0.0, np.random.default_rng(5))
+    envs = LocalEnvs(lambda: LineEnv(ends=False), 8, spec.horizon)
+    episodes = Collector(envs, spec).collect(act, range(8))
+    noise = np.random.default_rng(5).standard_normal((12, 8, 1)).swapaxes(0, 1)
+    drawn = 1.0 + 3.0 * (mean + deviation * noise)  # the box is from -2 to 4
+    assert 0.3 < (drawn > 4.0).mean() < 0.6
+    np.testing.assert_allclose(episodes.action, drawn, rtol=1e-5)
+    log_prob = norm.logpdf(noise[..., 0]) - np.log(deviation)
+    assert episodes.log_prob is not None
+    np.testing.assert_allclose(episodes.log_prob, log_prob, atol=1e-5)
+    place = episodes.achieved_goal
+    got = np.clip(place[:, :-1] + drawn.clip(-2.0, 4.0), -10.0, 10.0)
+    np.testing.assert_allclose(place[:, 1:], got, atol=1e-4)
 
 
 def test_a_recorded_episode_keeps_its_rewards() -> None:

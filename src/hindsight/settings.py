@@ -121,15 +121,17 @@ def _numbers(value: Any) -> Iterator[float]:
         yield value
 
 
-def refuse_changes(config: Any, names: tuple[str, ...], prefix: str, why: str) -> None:
-    """Raise HindsightError if one of the settings, which nothing reads, differs from its
-    default."""
+def refuse_changes(
+    config: Any, names: tuple[str, ...], prefix: str, why: str, instead: str = ""
+) -> None:
+    """Raise HindsightError if one of the settings, which nothing reads, differs from its default.
+    `instead`: what else may be done about it."""
     defaults = type(config)()
     for name in names:
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
             raise HindsightError(
-                f"{prefix}{name} changes nothing, {why}: leave it at {plain(default)}"
+                f"{prefix}{name} changes nothing, {why}: leave it at {plain(default)}{instead}"
             )
 
 

@@ -18,7 +18,7 @@ from hindsight.agents.hindsight_weights import (
     Baseline,
     Estimator,
     advantages,
-    chosen_anyway,
+    baseline_is_unbiased,
     coefficients,
     diagnostics,
     log_ratios,
@@ -252,7 +252,7 @@ def estimate(
             else value[jnp.arange(GOALS)[:, None, None], jnp.asarray(VISITED)[sequences]]
         )
         if leave_one_out:
-            baseline = jnp.where(chosen_anyway(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
+            baseline = jnp.where(baseline_is_unbiased(hit, jnp.zeros(GOALS, bool)), baseline, 0.0)
         if baseline is not None:
             baseline = where_it_continues(baseline, result)
         coefficient = coefficients(
@@ -329,12 +329,12 @@ def test_who_else_reached_a_goal() -> None:
     first, second, nobody = [True, False], [False, True], [False, False]
     hit = np.array([[first, second, nobody], [first, nobody, nobody], [nobody] * 3])
     nothing = jnp.zeros(3, bool)
-    assert chosen_anyway(jnp.asarray(hit), nothing)[..., 0].tolist() == [
+    assert baseline_is_unbiased(jnp.asarray(hit), nothing)[..., 0].tolist() == [
         [True] * 3,
         [False, True, True],
         [False] * 3,
     ]
-    assert chosen_anyway(jnp.asarray(hit), ~nothing).all()
+    assert baseline_is_unbiased(jnp.asarray(hit), ~nothing).all()
 
 
 def test_the_goal_conditional_gradient_matches_in_expectation() -> None:

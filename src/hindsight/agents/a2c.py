@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from tyro.conf import Suppress
 
-from hindsight.agents.actor_critic import ActorCritic, Rows
+from hindsight.agents.actor_critic import ActorCritic
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
-from hindsight.agents.policy_gradient import State
+from hindsight.agents.policy_gradient import Rows, State
 from hindsight.networks import Params
 from hindsight.settings import Threads
 from hindsight.types import Tensor
@@ -24,7 +24,7 @@ from hindsight.types import Tensor
 @dataclass(frozen=True)
 class A2CConfig(ActorCriticConfig):
     """Advantage actor-critic with hindsight: one step of Adam on the policy per batch, or, with
-    `--critic action`, `policy_updates` of them."""
+    `agent.critic action`, `policy_updates` of them."""
 
     method: Annotated[str, Suppress] = "a2c"
 
@@ -37,17 +37,16 @@ class A2C(ActorCritic):
     ) -> tuple[State, Metrics]:
         def loss(policy: Params) -> tuple[Tensor, Tensor]:
             distribution = self.distribution(policy, rows.inputs)
-            entropy = self.bonus(policy, distribution, state, batch)
+            bonus = self.bonus(policy, distribution, state, batch)
             log_pi = self.log_prob(distribution, rows.action)
-            return -jnp.sum(
-                rows.weight * rows.advantage * log_pi
-            ) - state.rates.entropy * entropy, entropy
+            gain = jnp.sum(rows.weight * rows.advantage * log_pi)
+            return -gain - state.rates.entropy * bonus, bonus
 
-        gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
+        gradient, bonus = jax.grad(loss, has_aux=True)(state.policy)
         policy, optimizer = adam_step(
             state.policy, gradient, state.policy_optimizer, state.rates.policy
         )
-        return state._replace(policy=policy, policy_optimizer=optimizer), {"entropy": entropy}
+        return state._replace(policy=policy, policy_optimizer=optimizer), {self.bonus_name: bonus}
 
 
 @dataclass(frozen=True)

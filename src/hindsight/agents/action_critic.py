@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hindsight.agents.losses import td_target
-from hindsight.agents.policy_gradient import StochasticPolicy
+from hindsight.agents.policy_gradient import Rows, StochasticPolicy
 from hindsight.networks import MLP, Params
 from hindsight.types import Tensor
 
@@ -58,6 +58,18 @@ class ActionCritic(StochasticPolicy):
         value = self.mean_value(critic, next_inputs, self.distribution(policy, next_inputs))
         target = td_target((gamma - 1.0) * missed, terminated, value, gamma, (-1.0, 0.0))
         return jax.lax.stop_gradient(jnp.where(missed * terminated > 0, -1.0, target))
+
+    def rows_by_action_values(
+        self, policy: Params, critic: Params, inputs: Tensor, weight: Tensor, key: Tensor
+    ) -> tuple[Rows, Tensor]:
+        """An action drawn anew in each state [R, i], with its advantage Q(s, a, g) - V(s, g); also
+        the values V [R]. So nothing depends on what was done there, or under which goal."""
+        distribution = self.distribution(policy, inputs)
+        action = self.drawn(distribution, key)
+        value = self.mean_value(critic, inputs, distribution)
+        advantage = self.action_value(critic, inputs, action) - value
+        log_prob = self.log_prob(distribution, action)
+        return Rows(inputs, action, distribution, log_prob, weight, advantage), value
 
     def closeness(self, distribution: Tensor) -> Tensor:
         """How near a policy is to the one without any preference, as a negative KL divergence:

@@ -1,4 +1,13 @@
-"""What A2C, A3C, PPO and TRPO share: steps under hindsight goals with their advantages."""
+"""What A2C, A3C, PPO and TRPO share: they improve a policy by `Rows`, steps under hindsight goals
+with advantages. How is each learner's own (`improve`). The critic says where the rows come from:
+
+    critic state, V(s, g, t)                    critic action, Q(s, a, g)
+
+    rows: the actions of the batch, with        `policy_updates` times:
+      importance weights, advantages by V         fit Q to its TD errors
+    improve the policy                            rows: actions drawn anew, advantages by Q
+    fit V                                         improve the policy
+"""
 
 from __future__ import annotations
 
@@ -10,7 +19,7 @@ import jax.numpy as jnp
 from hindsight.agents.action_critic import ActionCritic
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
-from hindsight.agents.goal_batch import GoalBatch, outcome
+from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.hindsight_weights import (
     advantages,
     chosen_rows,
@@ -20,36 +29,29 @@ from hindsight.agents.hindsight_weights import (
     weights,
 )
 from hindsight.agents.losses import adam_step
-from hindsight.agents.policy_gradient import CriticBatch, PolicyGradient, State, goal_shares
+from hindsight.agents.policy_gradient import (
+    CriticBatch,
+    PolicyGradient,
+    Rows,
+    State,
+    goal_shares,
+    normalized,
+)
 from hindsight.networks import Params, average
 from hindsight.types import Tensor
 
-
-class Rows(NamedTuple):
-    """R steps, each under one goal. Weights sum to 1."""
-
-    inputs: Tensor  # [R, i]
-    time: Tensor  # [R]
-    action: Tensor  # [R] or [R, a]
-    distribution: Tensor  # [R, d] of the old policy, under the same goal
-    log_prob: Tensor  # [R] the same
-    weight: Tensor  # [R]
-    advantage: Tensor  # [R]
-    target: Tensor  # [R] for the critic
-    may_teach: Tensor  # [R] the critic
-
-
-Carry = tuple[State, Params]
-"""A state, and the critic of actions that follows its own slowly."""
+WithTarget = tuple[State, Params]
+"""A state, and the target critic: what Q learns from, which follows it slowly."""
 
 
 class ActorCritic(PolicyGradient, ActionCritic):
     config: ActorCriticConfig
 
-    def init_critic(self, key: Tensor) -> Params:
-        if self.config.by_action_values:
-            return self.init_action_critic(key)
-        return super().init_critic(key)
+    def improve(
+        self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
+    ) -> tuple[State, Metrics]:
+        """A new policy, from rows with their advantages; `bonus_name` is among the metrics."""
+        raise NotImplementedError
 
     def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
         return self.learn(state, batch, key, key)
@@ -57,40 +59,66 @@ class ActorCritic(PolicyGradient, ActionCritic):
     def learn(
         self, state: State, batch: GoalBatch, draw: Tensor, improve: Tensor
     ) -> tuple[State, Metrics]:
-        """A critic of actions learns before the policy does, one of states after it. The keys
-        draw rows, and whatever `improve` does."""
+        """`update` with two keys: one draws rows, the other is for `improve`."""
         if self.config.by_action_values:
             return self._learn_by_action_values(state, batch, draw)
-        rows, metrics = self._by_state_values(state, batch, draw)
+        rows, states, metrics = self._rows_by_state_values(state, batch, draw)
         state, improved = self.improve(state, batch, rows, improve)
-        state, fitted = self.fit_critic(
-            state, CriticBatch(rows.inputs, rows.time, rows.target, rows.weight * rows.may_teach)
-        )
+        state, fitted = self.fit_critic(state, states)
         return state, metrics | fitted | improved | self.change(state.policy, rows)
 
-    def improve(
-        self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
+    def _learn_by_action_values(
+        self, state: State, batch: GoalBatch, key: Tensor
     ) -> tuple[State, Metrics]:
-        """A new policy, from rows with their advantages."""
-        raise NotImplementedError
+        """The target critic is not kept: with every batch it starts as Q is."""
+        steps = steps_of(batch, self.config.gamma)
+
+        def turn(learner: WithTarget, key: Tensor) -> tuple[WithTarget, Metrics]:
+            fit, draw, improve = jax.random.split(key, 3)
+            (state, target), fitted = self.fit_action_critic(learner, batch, steps, fit)
+            rows, metrics = self.rows_drawn_anew(state, batch, steps, draw)
+            state, improved = self.improve(state, batch, rows, improve)
+            return (state, target), fitted | metrics | improved | self.change(state.policy, rows)
+
+        keys = jax.random.split(key, self.config.policy_updates)
+        (state, _), metrics = jax.lax.scan(turn, (state, state.critic), keys)
+        return state, {name: jnp.mean(values) for name, values in metrics.items()}
+
+    def init_critic(self, key: Tensor) -> Params:
+        if self.config.by_action_values:
+            return self.init_action_critic(key)
+        return super().init_critic(key)
 
     def bonus(self, policy: Params, distribution: Tensor, state: State, batch: GoalBatch) -> Tensor:
         """What `entropy` weighs, of a policy with these distributions in the rows: its entropy as
         it explored; or, since advantages by Q do not tell how far outside of the action box to
-        aim, how near it is to the policy that it began as."""
+        aim, its closeness to the policy that it began as."""
         if self.config.by_action_values:
             return jnp.mean(self.closeness(distribution))
         return self.pursued_entropy(policy, state.scale, batch)
 
+    @property
+    def bonus_name(self) -> str:
+        return "closeness" if self.config.by_action_values else "entropy"
+
+    def change(self, policy: Params, rows: Rows) -> Metrics:
+        """How far an update has moved the policy: the exact KL divergence, and its estimate from
+        the actions taken."""
+        distribution = self.distribution(policy, rows.inputs)
+        log_ratio = self.log_prob(distribution, rows.action) - rows.log_prob
+        exact = jnp.sum(rows.weight * self.kl(rows.distribution, distribution))
+        return {"kl": exact, "kl_sampled": 0.5 * jnp.sum(rows.weight * log_ratio**2)}
+
     # --------------------------------------------------------------------------- a critic of states
 
-    def _by_state_values(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[Rows, Metrics]:
-        """Importance weights, advantages by V, then a draw in proportion to both."""
+    def _rows_by_state_values(
+        self, state: State, batch: GoalBatch, key: Tensor
+    ) -> tuple[Rows, CriticBatch, Metrics]:
+        """Importance weights, advantages by V, then a draw in proportion to both. Weights sum to
+        1. What V learns from is the same steps, where it may."""
         config = self.config
         inputs, time = self.goal_inputs(state.scale, batch)
-        result = outcome(
-            batch.hit, batch.counts, batch.length, batch.ends, config.gamma, batch.failed
-        )
+        result = batch.outcome(config.gamma)
         distribution = self.distribution(state.policy, inputs[..., :-1, :])
         log_pi = self.log_prob(distribution, batch.action)
         log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
@@ -123,101 +151,75 @@ class ActorCritic(PolicyGradient, ActionCritic):
             return x.reshape(-1, *x.shape[3:])[chosen]
 
         rows = Rows(
-            take(inputs[..., :-1, :]),
-            take(time[..., :-1]),
-            take(action),
-            take(distribution),
-            take(log_pi),
-            drawn / jnp.maximum(drawn.sum(), 1e-9),
-            take(advantage),
-            take(target),
-            take(may_subtract),
+            inputs=take(inputs[..., :-1, :]),
+            action=take(action),
+            distribution=take(distribution),
+            log_prob=take(log_pi),
+            weight=drawn / jnp.maximum(drawn.sum(), 1e-9),
+            advantage=take(advantage),
+        )
+        states = CriticBatch(
+            inputs=rows.inputs,
+            time=take(time[..., :-1]),
+            target=take(target),
+            weight=rows.weight * take(may_subtract),
         )
         if config.normalize_advantages:
             rows = rows._replace(advantage=normalized(rows.advantage, rows.weight))
-        return rows, metrics | {"value": jnp.sum(rows.weight * rows.target)}
+        return rows, states, metrics | {"value": jnp.sum(rows.weight * states.target)}
 
     # -------------------------------------------------------------------------- a critic of actions
 
-    def _learn_by_action_values(
-        self, state: State, batch: GoalBatch, key: Tensor
-    ) -> tuple[State, Metrics]:
-        """Q learns from the batch, then the policy from Q, `policy_updates` times by turns. What Q
-        learns from follows it slowly."""
-        steps = steps_of(batch, self.config.gamma)
-
-        def turn(carry: Carry, key: Tensor) -> tuple[Carry, Metrics]:
-            fit, draw, key = jax.random.split(key, 3)
-            (state, slow), metrics = self.fit_action_critic(carry, batch, steps, fit)
-            rows = self.by_action_values(state, batch, steps, draw)
-            value, entropy = jnp.mean(rows.target), jnp.mean(self.entropy(rows.distribution))
-            state, improved = self.improve(state, batch, rows, key)
-            improved |= {"closeness": improved["entropy"], "entropy": entropy, "value": value}
-            return (state, slow), metrics | improved | self.change(state.policy, rows)
-
-        keys = jax.random.split(key, self.config.policy_updates)
-        (state, _), metrics = jax.lax.scan(turn, (state, state.critic), keys)
-        return state, {name: jnp.mean(values) for name, values in metrics.items()}
-
-    def by_action_values(self, state: State, batch: GoalBatch, steps: Steps, key: Tensor) -> Rows:
-        """Actions drawn anew in the states of the batch, under its goals, and their advantages by
-        Q. So all weigh the same, whatever was pursued."""
-        draw, act = jax.random.split(key)
-        count = self.config.rows or steps.chance.size
-        goal, episode, time, weight = drawn_steps(steps, count, draw)
-        inputs = self._inputs_at(state, batch, goal, episode, time)
-        distribution = self.distribution(state.policy, inputs)
-        action = self.drawn(distribution, act)
-        value = self.mean_value(state.critic, inputs, distribution)
-        advantage = self.action_value(state.critic, inputs, action) - value
-        if self.config.normalize_advantages:
-            advantage = normalized(advantage, weight)
-        log_prob, no = self.log_prob(distribution, action), jnp.zeros_like(weight)
-        return Rows(inputs, no, action, distribution, log_prob, weight, advantage, value, no)
-
     def fit_action_critic(
-        self, carry: Carry, batch: GoalBatch, steps: Steps, key: Tensor
-    ) -> tuple[Carry, Metrics]:
+        self, learner: WithTarget, batch: GoalBatch, steps: Steps, key: Tensor
+    ) -> tuple[WithTarget, Metrics]:
         """The steps of Adam on TD errors that fall to one turn."""
         config = self.config
 
-        def step(carry: Carry, key: Tensor) -> tuple[Carry, Metrics]:
-            state, slow = carry
+        def step(learner: WithTarget, key: Tensor) -> tuple[WithTarget, Metrics]:
+            state, target = learner
             goal, episode, time, weight = drawn_steps(steps, config.critic_batch_size, key)
             hit, over = (x[goal, episode, time] for x in (steps.hit, steps.over))
             after = self._inputs_at(state, batch, goal, episode, time + 1)
-            target = self.action_target(slow, state.policy, after, 1.0 - hit, over)
+            aim = self.action_target(target, state.policy, after, 1.0 - hit, over)
             inputs = self._inputs_at(state, batch, goal, episode, time)
 
             def loss(critic: Params) -> Tensor:
                 value = self.action_value(critic, inputs, batch.action[episode, time])
-                return jnp.sum(weight * (target - value) ** 2)
+                return jnp.sum(weight * (aim - value) ** 2)
 
             error, gradient = jax.value_and_grad(loss)(state.critic)
             critic, optimizer = adam_step(
                 state.critic, gradient, state.critic_optimizer, state.rates.critic
             )
             state = state._replace(critic=critic, critic_optimizer=optimizer)
-            slow = average(slow, critic, 1.0 - config.critic_tau)
-            return (state, slow), {"critic_loss": error, "hits": jnp.sum(weight * hit)}
+            target = average(target, critic, 1.0 - config.critic_tau)
+            return (state, target), {"critic_loss": error, "hits": jnp.sum(weight * hit)}
 
         keys = jax.random.split(key, -(-config.critic_updates // config.policy_updates))
-        carry, metrics = jax.lax.scan(step, carry, keys)
-        return carry, {name: jnp.mean(values) for name, values in metrics.items()}
+        learner, metrics = jax.lax.scan(step, learner, keys)
+        return learner, {name: jnp.mean(values) for name, values in metrics.items()}
+
+    def rows_drawn_anew(
+        self, state: State, batch: GoalBatch, steps: Steps, key: Tensor
+    ) -> tuple[Rows, Metrics]:
+        """Actions drawn anew in the states of the batch, under its goals. All weigh the same,
+        whatever was pursued."""
+        draw, act = jax.random.split(key)
+        count = self.config.rows or steps.chance.size
+        goal, episode, time, weight = drawn_steps(steps, count, draw)
+        inputs = self._inputs_at(state, batch, goal, episode, time)
+        rows, value = self.rows_by_action_values(state.policy, state.critic, inputs, weight, act)
+        if self.config.normalize_advantages:
+            rows = rows._replace(advantage=normalized(rows.advantage, weight))
+        entropy = jnp.mean(self.entropy(rows.distribution))
+        return rows, {"value": jnp.mean(value), "entropy": entropy}
 
     def _inputs_at(
         self, state: State, batch: GoalBatch, goal: Tensor, episode: Tensor, time: Tensor
     ) -> Tensor:
         own = episode if batch.goal.shape[1] > 1 else jnp.zeros_like(episode)
         return self.inputs(state.scale, batch.observation[episode, time], batch.goal[goal, own])
-
-    def change(self, policy: Params, rows: Rows) -> Metrics:
-        """How far an update has moved the policy: the exact KL divergence, and its estimate from
-        the actions taken."""
-        distribution = self.distribution(policy, rows.inputs)
-        log_ratio = self.log_prob(distribution, rows.action) - rows.log_prob
-        exact = jnp.sum(rows.weight * self.kl(rows.distribution, distribution))
-        return {"kl": exact, "kl_sampled": 0.5 * jnp.sum(rows.weight * log_ratio**2)}
 
 
 class Steps(NamedTuple):
@@ -234,7 +236,7 @@ PURSUED = 0.2
 
 
 def steps_of(batch: GoalBatch, gamma: float) -> Steps:
-    result = outcome(batch.hit, batch.counts, batch.length, batch.ends, gamma, batch.failed)
+    result = batch.outcome(gamma)
     last = jnp.arange(batch.hit.shape[-1]) == batch.length[:, None] - 1
     over = (batch.ends & batch.hit) | (batch.failed[:, None] & last)
     counts, was_pursued = result.alive & batch.used[:, None, None], batch.was_pursued[:, None, None]
@@ -253,9 +255,3 @@ def drawn_steps(steps: Steps, number: int, key: Tensor) -> tuple[Tensor, Tensor,
     flat = jnp.minimum(jnp.searchsorted(steps.upto, place, side="right"), steps.upto.size - 1)
     goal, episode, time = jnp.unravel_index(flat, steps.chance.shape)
     return goal, episode, time, (steps.chance[goal, episode, time] > 0) / number
-
-
-def normalized(advantage: Tensor, weight: Tensor) -> Tensor:
-    """Advantages divided by their deviation from 0. Not centred: hindsight advantages that are
-    all good stay good."""
-    return advantage / (jnp.sqrt(jnp.sum(weight * advantage**2)) + 1e-3)

@@ -50,6 +50,11 @@ class AgentConfig:
         """Raise HindsightError naming settings that do not go together, or that nothing would
         read."""
 
+    def unread(self) -> dict[str, str]:
+        """Settings that nothing reads beside these others, and why. Presets may have them, so
+        `check` does not refuse them; who gives one is told."""
+        return {}
+
 
 @dataclass(frozen=True)
 class OffPolicyAgentConfig(AgentConfig):
@@ -135,6 +140,13 @@ class OnPolicyAgentConfig(AgentConfig):
         """Whether a critic of actions tells what is learnt."""
         return False
 
+    def unread(self) -> dict[str, str]:
+        if self.hindsight:
+            return {}
+        choice = ("goals", "within_box", "actual_goals", "spread")
+        weights = ("estimator", "leave_one_out", "clamp_log_ratio")
+        return dict.fromkeys((*choice, *weights), "without agent.hindsight")
+
 
 @dataclass(frozen=True)
 class ActorCriticConfig(OnPolicyAgentConfig):
@@ -167,11 +179,13 @@ class ActorCriticConfig(OnPolicyAgentConfig):
     def check(self) -> None:
         if not self.by_action_values:
             for_actions = ("critic_batch_size", "critic_tau", "policy_updates")
-            refuse_changes(self, for_actions, "agent.", "with agent.critic state")
+            instead = "; or set agent.critic action"
+            refuse_changes(self, for_actions, "agent.", "with agent.critic state", instead)
             return
         weights = ("estimator", "leave_one_out", "clamp_log_ratio", "gae_lambda", "critic_lambda")
         for_states = (*weights, "within_box", "spread")
-        refuse_changes(self, for_states, "agent.", "with agent.critic action")
+        instead = "; or set agent.critic state"
+        refuse_changes(self, for_states, "agent.", "with agent.critic action", instead)
         if self.gamma == 1.0:
             raise HindsightError(
                 "agent.critic action goes on beyond the time limit: set agent.gamma below 1"

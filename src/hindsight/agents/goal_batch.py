@@ -36,6 +36,10 @@ class GoalBatch(NamedTuple):
     was_pursued: Tensor  # [G]: so it is a goal whatever the episodes reached
     ends: Tensor  # []: does an episode count for a goal only until it reaches it?
 
+    def outcome(self, gamma: float) -> Outcome:
+        """What each step is worth under each goal."""
+        return outcome(self.hit, self.counts, self.length, self.ends, gamma, self.failed)
+
 
 class Outcome(NamedTuple):
     """What each step is worth under each goal, all [G, N, T]."""

@@ -3,16 +3,16 @@
 Goals g are applied to episodes that pursued other goals g'. With rho_t = prod_{k<=t} pi(a_k|s_k,g)
 / pi(a_k|s_k,g'), the gradient is estimated by the sum over goals, episodes and steps of
 
-coefficient_t * grad log pi(a_t|s_t,g),      coefficient_t = sum_{u>=t} weight_u reward_u -
-baseline,
+    coefficient_t * grad log pi(a_t|s_t,g),
+    coefficient_t = sum_{u>=t} weight_u reward_u - baseline,
 
 and the estimators differ in the weights (Rauber et al., "Hindsight policy gradients", 2019):
 
-plain          1/N                           the pursued goals only: the goal-conditional policy
-gradient product        rho_last / N                  the paper's Eq. 1: the whole product for every
-reward per_decision   rho_u / N                     only the actions that led to the reward weighted
-rho_u / sum over episodes     the same, self-normalised per goal and step; the default step
-pi_g/pi_g' of step u alone    the paper's Appendix D: states are not corrected
+    plain         1/N                          pursued goals only: the usual policy gradient
+    product       rho_last / N                 Eq. 1: the whole product, for every reward
+    per_decision  rho_u / N                    only the actions that led to the reward
+    weighted      rho_u / its sum over the N   the same, self-normalised per goal and step: default
+    step          pi_g/pi_g' of step u / N     Appendix D: states are not corrected
 
 HPG uses these `coefficients`. The learners with a critic use the weight of each step, times an
 advantage.
@@ -78,13 +78,13 @@ def shares(log_rho: Tensor, present: Tensor) -> Tensor:
     return rho / jnp.where(total > 0, total, 1.0)
 
 
-def chosen_anyway(hit: Tensor, was_pursued: Tensor) -> Tensor:
-    """[G, N, 1]: the goal would be one of the batch's without this episode: others reach it, too,
-    or it `was_pursued`.
+def baseline_is_unbiased(hit: Tensor, was_pursued: Tensor) -> Tensor:
+    """[G, N, 1]: whether the goal would be one of the batch's without the episode itself: another
+    episode reaches it, too, or it `was_pursued`.
 
-    Goals are chosen because they were reached. Where only this episode has reached one, that
+    Goals are chosen because they were reached. Where only one episode has reached a goal, that
     selects its actions, and a baseline no longer adds nothing on average: it takes away part of
-    what hindsight teaches. Elsewhere it is unbiased.
+    what hindsight teaches.
     """
     reached = hit.any(axis=-1)
     return (was_pursued[:, None] | (reached.sum(axis=-1, keepdims=True) - reached > 0))[..., None]

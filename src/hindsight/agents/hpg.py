@@ -12,7 +12,7 @@ from tyro.conf import Suppress
 
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import OnPolicyAgentConfig
-from hindsight.agents.goal_batch import GoalBatch, outcome
+from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.hindsight_weights import (
     advantages,
     chosen_rows,
@@ -72,9 +72,7 @@ class HPG(PolicyGradient):
     def _step(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
         config = self.config
         inputs, time = self.goal_inputs(state.scale, batch)
-        result = outcome(
-            batch.hit, batch.counts, batch.length, batch.ends, config.gamma, batch.failed
-        )
+        result = batch.outcome(config.gamma)
         free = self.may_subtract(batch)
         value = None
         if config.baseline != "none":

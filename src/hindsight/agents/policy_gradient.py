@@ -14,7 +14,7 @@ from hindsight.acting import LOG_2PI, Actor, ActorShape, Head, gaussian_log_prob
 from hindsight.agents.agent import Agent, Metrics
 from hindsight.agents.config import OnPolicyAgentConfig
 from hindsight.agents.goal_batch import GoalBatch
-from hindsight.agents.hindsight_weights import Estimator, chosen_anyway
+from hindsight.agents.hindsight_weights import Estimator, baseline_is_unbiased
 from hindsight.agents.losses import adam_step
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params
@@ -41,8 +41,19 @@ class State(NamedTuple):
     rates: Rates
 
 
+class Rows(NamedTuple):
+    """What a policy learns from: R steps, each under one goal, with advantages."""
+
+    inputs: Tensor  # [R, i]
+    action: Tensor  # [R] or [R, a]
+    distribution: Tensor  # [R, d] of the policy before it learns from them
+    log_prob: Tensor  # [R] of the action, by that distribution
+    weight: Tensor  # [R]
+    advantage: Tensor  # [R]
+
+
 class CriticBatch(NamedTuple):
-    """R states, each under one goal, and what they are worth."""
+    """What a critic of states learns from: R states, each under one goal, and their values."""
 
     inputs: Tensor  # [R, i]
     time: Tensor  # [R]
@@ -55,6 +66,12 @@ class StochasticPolicy(Agent):
     the action range."""
 
     config: Any
+
+    def rates(self, progress: float) -> Rates:
+        c = self.config
+        return Rates(
+            c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
+        )
 
     @property
     def discrete(self) -> bool:
@@ -168,12 +185,6 @@ class PolicyGradient(StochasticPolicy):
     def init_critic(self, key: Tensor) -> Params:
         return self._critic.init(key, jnp.zeros((1, self.num_inputs + 1)))
 
-    def rates(self, progress: float) -> Rates:
-        c = self.config
-        return Rates(
-            c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
-        )
-
     def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
         """A new state and metrics, after learning from episodes under goals. To be jitted by the
         caller."""
@@ -205,7 +216,7 @@ class PolicyGradient(StochasticPolicy):
         """[G, N, 1]: where a value may be subtracted, and learn."""
         if not self.config.leave_one_out:
             return jnp.ones((*batch.hit.shape[:2], 1), bool)
-        return chosen_anyway(batch.hit, batch.was_pursued)
+        return baseline_is_unbiased(batch.hit, batch.was_pursued)
 
     def pursued_entropy(self, policy: Params, scale: Scale, batch: GoalBatch) -> Tensor:
         """Mean entropy of the policy as it explored: in the states of the episodes, under the
@@ -240,3 +251,9 @@ class PolicyGradient(StochasticPolicy):
 def goal_shares(used: Tensor) -> Tensor:
     """p(g) [G, 1, 1]: uniform over the goals in use."""
     return (used / jnp.maximum(used.sum(), 1))[:, None, None]
+
+
+def normalized(advantage: Tensor, weight: Tensor) -> Tensor:
+    """Advantages divided by their deviation from 0. Not centred: hindsight advantages that are
+    all good stay good. Weights sum to 1."""
+    return advantage / (jnp.sqrt(jnp.sum(weight * advantage**2)) + 1e-3)

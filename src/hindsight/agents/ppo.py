@@ -7,19 +7,20 @@ outside of the clip.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from tyro.conf import Suppress
 
-from hindsight.agents.actor_critic import ActorCritic, Rows
+from hindsight.agents.actor_critic import ActorCritic
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.losses import adam_step
-from hindsight.agents.policy_gradient import State
+from hindsight.agents.policy_gradient import Rows, State, StochasticPolicy
 from hindsight.errors import HindsightError
 from hindsight.networks import Params
 from hindsight.settings import Count, OptionalPositive, Positive, Search
@@ -45,22 +46,6 @@ class PPOConfig(ActorCriticConfig):
             minibatch_size(self.rows, self.minibatches)
 
 
-def minibatch_size(rows: int, minibatches: int) -> int:
-    """Rows of each. Raises HindsightError if that is none."""
-    if rows < minibatches:
-        raise HindsightError(
-            f"agent.minibatches {minibatches} are more than the {rows} rows of an update: choose "
-            "fewer, or more agent.rows"
-        )
-    return rows // minibatches
-
-
-def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """min(q A, clip(q, 1 - clip, 1 + clip) A) of log q."""
-    ratio = jnp.exp(log_ratio)
-    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
-
-
 class PPO(ActorCritic):
     config: PPOConfig
 
@@ -70,42 +55,73 @@ class PPO(ActorCritic):
     def improve(
         self, state: State, batch: GoalBatch, rows: Rows, key: Tensor
     ) -> tuple[State, Metrics]:
-        """Several passes over the rows of a batch, in minibatches."""
-        config = self.config
+        def bonus(policy: Params, distribution: Tensor) -> Tensor:
+            return self.bonus(policy, distribution, state, batch)
 
-        def step(state: State, part: Rows) -> tuple[State, Tensor]:
-            def loss(policy: Params) -> tuple[Tensor, Tensor]:
-                distribution = self.distribution(policy, part.inputs)
-                entropy = self.bonus(policy, distribution, state, batch)
-                log_ratio = self.log_prob(distribution, part.action) - part.log_prob
-                gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
-                # Minibatches count alike, whatever their rows weigh together; the entropy is that
-                # of the batch.
-                return -gain / jnp.maximum(
-                    part.weight.sum(), 1e-9
-                ) - state.rates.entropy * entropy, entropy
+        state, mean = clipped_passes(self, state, rows, bonus, key, self.config.target_kl)
+        return state, {self.bonus_name: mean}
 
-            gradient, entropy = jax.grad(loss, has_aux=True)(state.policy)
-            moved = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
-            if config.target_kl is not None:
-                too_far = (
-                    self.change(state.policy, part)["kl"] > config.target_kl * part.weight.sum()
-                )
-                moved = jax.tree.map(
-                    lambda old, new: jnp.where(too_far, old, new),
-                    (state.policy, state.policy_optimizer),
-                    moved,
-                )
-            policy, optimizer = moved
-            return state._replace(policy=policy, policy_optimizer=optimizer), entropy
 
-        def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
-            size = minibatch_size(len(rows.weight), config.minibatches)
-            shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
-            parts = jax.tree.map(
-                lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
-            )
-            return jax.lax.scan(step, state, parts)
+Learner = TypeVar("Learner", bound=Any)
+"""A state with `policy`, `policy_optimizer` and `rates`."""
 
-        state, entropies = jax.lax.scan(epoch, state, jax.random.split(key, config.epochs))
-        return state, {"entropy": jnp.mean(entropies)}
+
+def clipped_passes(
+    agent: StochasticPolicy,
+    state: Learner,
+    rows: Rows,
+    bonus: Callable[[Params, Tensor], Tensor],
+    key: Tensor,
+    target_kl: float | None = None,
+) -> tuple[Learner, Tensor]:
+    """The state after `epochs` passes over the rows, in shuffled minibatches, with a step of Adam
+    on each; and the mean of the bonus that the rate `entropy` weighs, of a policy and its
+    distributions in the rows."""
+    config = agent.config
+
+    def step(state: Learner, part: Rows) -> tuple[Learner, Tensor]:
+        def loss(policy: Params) -> tuple[Tensor, Tensor]:
+            distribution = agent.distribution(policy, part.inputs)
+            found = bonus(policy, distribution)
+            log_ratio = agent.log_prob(distribution, part.action) - part.log_prob
+            gain = jnp.sum(part.weight * surrogate(log_ratio, part.advantage, config.clip))
+            # Minibatches count alike, whatever their rows weigh together.
+            gain /= jnp.maximum(part.weight.sum(), 1e-9)
+            return -gain - state.rates.entropy * found, found
+
+        gradient, found = jax.grad(loss, has_aux=True)(state.policy)
+        before = state.policy, state.policy_optimizer
+        after = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
+        if target_kl is not None:
+            moved = agent.kl(part.distribution, agent.distribution(state.policy, part.inputs))
+            too_far = jnp.sum(part.weight * moved) > target_kl * part.weight.sum()
+            after = jax.tree.map(lambda old, new: jnp.where(too_far, old, new), before, after)
+        policy, optimizer = after
+        return state._replace(policy=policy, policy_optimizer=optimizer), found
+
+    def epoch(state: Learner, key: Tensor) -> tuple[Learner, Tensor]:
+        size = minibatch_size(len(rows.weight), config.minibatches)
+        shuffled = jax.random.permutation(key, len(rows.weight))[: size * config.minibatches]
+        parts = jax.tree.map(
+            lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
+        )
+        return jax.lax.scan(step, state, parts)
+
+    state, found = jax.lax.scan(epoch, state, jax.random.split(key, config.epochs))
+    return state, jnp.mean(found)
+
+
+def surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """min(q A, clip(q, 1 - clip, 1 + clip) A) of log q."""
+    ratio = jnp.exp(log_ratio)
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def minibatch_size(rows: int, minibatches: int) -> int:
+    """Rows of each. Raises HindsightError if that is none."""
+    if rows < minibatches:
+        raise HindsightError(
+            f"agent.minibatches {minibatches} are more than the {rows} rows of an update: choose "
+            "fewer, or more agent.rows"
+        )
+    return rows // minibatches

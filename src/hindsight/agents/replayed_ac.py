@@ -25,12 +25,11 @@ from tyro.conf import Suppress
 
 from hindsight.acting import Actor, RandomActions
 from hindsight.agents.action_critic import ActionCritic
-from hindsight.agents.actor_critic import normalized
 from hindsight.agents.agent import Metrics, OffPolicyAgent
 from hindsight.agents.config import OffPolicyAgentConfig
 from hindsight.agents.losses import adam_step, kept, td_loss
-from hindsight.agents.policy_gradient import Rates
-from hindsight.agents.ppo import minibatch_size, surrogate
+from hindsight.agents.policy_gradient import Rates, normalized
+from hindsight.agents.ppo import clipped_passes, minibatch_size
 from hindsight.collect import Act
 from hindsight.networks import Params, average, copy_of
 from hindsight.normalizer import Scale
@@ -97,15 +96,6 @@ class State(NamedTuple):
     rates: Rates
 
 
-class Rows(NamedTuple):
-    """R replayed states under their goals, with an action drawn by the old policy in each."""
-
-    inputs: Tensor  # [R, i]
-    action: Tensor  # [R] or [R, a]
-    log_prob: Tensor  # [R]
-    advantage: Tensor  # [R]
-
-
 class ReplayedAC(OffPolicyAgent, ActionCritic):
     config: ReplayedACConfig
     sparse_only = True
@@ -118,12 +108,6 @@ class ReplayedAC(OffPolicyAgent, ActionCritic):
         updates, rates = jnp.zeros((), jnp.int32), Rates(zero, zero, zero)
         return State(
             policy, critic, copy_of(critic), *optimizers, updates, self.shapes.no_scale(), rates
-        )
-
-    def rates(self, progress: float) -> Rates:
-        c = self.config
-        return Rates(
-            c.learning_rate(progress), c.critic_learning_rate(progress), c.entropy(progress)
         )
 
     # ---------------------------------------------------------------------------------- the critic
@@ -170,47 +154,25 @@ class ReplayedAC(OffPolicyAgent, ActionCritic):
     # ---------------------------------------------------------------------------------- the policy
 
     def after_updates(self, state: State, batches: Batch, key: Tensor) -> tuple[State, Metrics]:
-        """Passes of clipped steps over replayed states, in minibatches."""
+        """PPO's clipped steps, in replayed states."""
         config = self.config
         draw, order = jax.random.split(key)
         flat = (part.reshape(-1, part.shape[-1]) for part in (batches.observation, batches.goal))
         observation, goal = (part[: config.rows or None] for part in flat)
         inputs = self.inputs(state.scale, observation, goal)
-        distribution = self.distribution(state.policy, inputs)
-        action = self.drawn(distribution, draw)
-        value = self.mean_value(state.critic, inputs, distribution)
-        advantage = self.action_value(state.critic, inputs, action) - value
-        metrics = {"value": jnp.mean(value), "advantage": jnp.std(advantage)}
-        metrics |= {"entropy": jnp.mean(self.entropy(distribution))}
+        alike = jnp.ones(len(inputs))
+        rows, value = self.rows_by_action_values(state.policy, state.critic, inputs, alike, draw)
+        metrics = {"value": jnp.mean(value), "advantage": jnp.std(rows.advantage)}
+        metrics |= {"entropy": jnp.mean(self.entropy(rows.distribution))}
         if config.normalize_advantages:
-            advantage = normalized(advantage, jnp.full(len(value), 1.0 / len(value)))
-        rows = Rows(inputs, action, self.log_prob(distribution, action), advantage)
+            rows = rows._replace(advantage=normalized(rows.advantage, alike / len(alike)))
 
-        def step(state: State, part: Rows) -> tuple[State, Tensor]:
-            def loss(policy: Params) -> tuple[Tensor, Tensor]:
-                distribution = self.distribution(policy, part.inputs)
-                closeness = jnp.mean(self.closeness(distribution))
-                log_ratio = self.log_prob(distribution, part.action) - part.log_prob
-                gain = jnp.mean(surrogate(log_ratio, part.advantage, config.clip))
-                return -gain - state.rates.entropy * closeness, closeness
+        def bonus(policy: Params, distribution: Tensor) -> Tensor:
+            return jnp.mean(self.closeness(distribution))
 
-            gradient, closeness = jax.grad(loss, has_aux=True)(state.policy)
-            policy, optimizer = adam_step(
-                state.policy, gradient, state.policy_optimizer, state.rates.policy
-            )
-            return state._replace(policy=policy, policy_optimizer=optimizer), closeness
-
-        def epoch(state: State, key: Tensor) -> tuple[State, Tensor]:
-            size = minibatch_size(len(inputs), config.minibatches)
-            shuffled = jax.random.permutation(key, len(inputs))[: size * config.minibatches]
-            parts = jax.tree.map(
-                lambda x: x[shuffled].reshape(config.minibatches, size, *x.shape[1:]), rows
-            )
-            return jax.lax.scan(step, state, parts)
-
-        state, closeness = jax.lax.scan(epoch, state, jax.random.split(order, config.epochs))
-        moved = jnp.mean(self.kl(distribution, self.distribution(state.policy, inputs)))
-        return state, metrics | {"closeness": jnp.mean(closeness), "kl": moved}
+        state, closeness = clipped_passes(self, state, rows, bonus, order)
+        moved = jnp.mean(self.kl(rows.distribution, self.distribution(state.policy, inputs)))
+        return state, metrics | {"closeness": closeness, "kl": moved}
 
     def explorer(self, actor: Actor, progress: float, rng: np.random.Generator) -> Act:
         """Actions drawn from the policy, or, for a share of the rows, uniformly random ones."""

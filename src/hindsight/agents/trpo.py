@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from tyro.conf import Suppress
 
-from hindsight.agents.actor_critic import ActorCritic, Rows
+from hindsight.agents.actor_critic import ActorCritic
 from hindsight.agents.agent import Metrics
 from hindsight.agents.config import ActorCriticConfig
 from hindsight.agents.goal_batch import GoalBatch
-from hindsight.agents.policy_gradient import State
+from hindsight.agents.policy_gradient import Rows, State
 from hindsight.schedules import Schedule
 from hindsight.settings import Count, NotNegative, Positive, RateSchedule, Search
 from hindsight.types import Tensor
@@ -28,8 +28,8 @@ class TRPOConfig(ActorCriticConfig):
     """Trust region policy optimisation with hindsight: a natural-gradient step under a KL bound."""
 
     method: Annotated[str, Suppress] = "trpo"
-    learning_rate: RateSchedule = Schedule.parse(1e-3)
-    """Nothing reads it: a step is as long as the bound allows."""
+    learning_rate: Annotated[RateSchedule, Suppress] = Schedule.parse(1e-3)
+    """Nothing reads it."""
     max_kl: Annotated[Positive, Search(0.001, 0.1, log=True)] = 0.01
     """Bound on the mean KL divergence of an update."""
     kl_estimate: Literal["exact", "sampled"] = "exact"
@@ -38,6 +38,9 @@ class TRPOConfig(ActorCriticConfig):
     damping: NotNegative = 0.1
     backtracks: Count = 10
     """Halvings of the step that the line search may try."""
+
+    def unread(self) -> dict[str, str]:
+        return super().unread() | {"learning_rate": "as trpo steps as far as agent.max_kl allows"}
 
 
 class TRPO(ActorCritic):
@@ -84,10 +87,8 @@ class TRPO(ActorCritic):
 
         size, tries = line_search(accept, config.backtracks)
         state = state._replace(policy=unravel(start + size * length * direction))
-        entropy = self.bonus(
-            state.policy, self.distribution(state.policy, rows.inputs), state, batch
-        )
-        return state, {"line_search_steps": tries, "step_taken": size, "entropy": entropy}
+        bonus = self.bonus(state.policy, self.distribution(state.policy, rows.inputs), state, batch)
+        return state, {"line_search_steps": tries, "step_taken": size, self.bonus_name: bonus}
 
 
 def conjugate_gradient(product: Callable[[Tensor], Tensor], right: Tensor, steps: int) -> Tensor:

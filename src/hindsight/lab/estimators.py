@@ -18,12 +18,12 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hindsight.agents.goal_batch import GoalBatch, outcome
+from hindsight.agents.goal_batch import GoalBatch
 from hindsight.agents.hindsight_weights import (
     Baseline,
     Estimator,
     advantages,
-    chosen_anyway,
+    baseline_is_unbiased,
     coefficients,
     log_ratios,
     log_steps,
@@ -213,14 +213,14 @@ def estimated(
     state, _ = _number(world.position, batch.observation)  # [N, T+1]
     goal, is_goal = _number(world.position[world.goal], batch.goal)  # [G, N or 1]
     goal, time = goal[..., None], jnp.arange(world.horizon + 1)
-    result = outcome(batch.hit, batch.counts, batch.length, batch.ends, 1.0)
+    result = batch.outcome(1.0)
     log_pi, pull = jax.vjp(
         lambda p: setting.log_policy(p)[goal, state[:, :-1], batch.action], policy
     )
     log_rho = log_ratios(log_pi, batch.log_prob, result.alive)
     log_step = log_steps(log_pi, batch.log_prob, result.alive)
     seen = value[time, goal, state]  # [G, N, T+1]
-    free = chosen_anyway(batch.hit, batch.was_pursued)
+    free = baseline_is_unbiased(batch.hit, batch.was_pursued)
     subtracted = where_it_continues(seen, result)
     tailed, unbiased = with_tails(result, subtracted, 1.0), jnp.where(free, subtracted, 0.0)
     found = []

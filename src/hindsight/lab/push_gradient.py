@@ -25,7 +25,7 @@ from hindsight.agents.goal_batch import Outcome, outcome
 from hindsight.agents.hindsight_weights import (
     Estimator,
     advantages,
-    chosen_anyway,
+    baseline_is_unbiased,
     coefficients,
     log_ratios,
     log_steps,
@@ -277,7 +277,7 @@ def sampled(
     under = log_pi[:, state[:, :-1], action]  # [G, N, T]
     log_mu = under[pursued, jnp.arange(episodes)]
     weight = weights(log_ratios(under, log_mu, result.alive), result, form.estimator)
-    free = chosen_anyway(hit, was_pursued) | ~how.leave_one_out
+    free = baseline_is_unbiased(hit, was_pursued) | ~how.leave_one_out
     log_step = log_steps(under, log_mu, result.alive)
     return Batch(state, action, log_step, weight * share[:, None, None], free, result)
 

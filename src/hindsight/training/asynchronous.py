@@ -64,7 +64,7 @@ class WorkerState(NamedTuple):
 
 
 @dataclass
-class Moment:
+class Snapshot:
     """Where the training stands when a worker has just handed in. Nothing in it changes when the
     workers continue."""
 
@@ -104,7 +104,7 @@ class HandedIn(NamedTuple):
 
     metrics: dict[str, float]
     actor: Actor
-    now: Moment
+    now: Snapshot
 
 
 @dataclass
@@ -121,9 +121,9 @@ class Shared:
     turns: threading.Condition = field(default_factory=threading.Condition)
     results: queue.Queue[HandedIn | BaseException] = field(default_factory=queue.Queue)
 
-    def moment(self) -> Moment:
+    def snapshot(self) -> Snapshot:
         normalizer = self.normalizer.export_state()
-        return Moment(
+        return Snapshot(
             self.learner, tuple(self.workers), normalizer, self.clock, self.number, self.step
         )
 
@@ -150,7 +150,7 @@ class Asynchronous:
             Normalizer.of(self.relay.spec, config.agent),
         )
         everyone = tuple(WorkerState(learner, 0.0, w + 1, False) for w in range(len(envs)))
-        self.state = Moment(learner, everyone, normalizer.export_state(), Clock())
+        self.state = Snapshot(learner, everyone, normalizer.export_state(), Clock())
 
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after every batch that is handed in."""
@@ -236,7 +236,7 @@ class Asynchronous:
                 shared.workers[worker] = WorkerState(local, progress, number, relabel.ends)
                 actor = self.relay.last_stage(agent.actor(shared.learner))
                 metrics |= collected(episodes) | self.relay.metrics(episodes)
-                shared.results.put(HandedIn(metrics, actor, shared.moment()))
+                shared.results.put(HandedIn(metrics, actor, shared.snapshot()))
                 shared.turns.notify_all()
 
 
