@@ -97,6 +97,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train", "FetchReach-v4", "--method", "dqn"], "whose actions are continuous"),
         (["train", "FetchReach-v4", "--method", "ppo", "--batch-size", "9"], "--batch-size is not for ppo"),
         (["train", "FetchReach-v4", "--priority.alpha", "0.5"], "changes nothing"),
+        (["train", "hindsight/PointPush-v0", "--method", "ppo", "--preset", "relay"], "use --relay"),
+        (["train", "hindsight/PointPush-v0", "--method", "ppo", "--agent.estimator", "step"], "or set agent.critic state"),
+        (["train", "FetchReach-v4", "--method", "ppo", "--agent.policy-updates", "2"], "or set agent.critic action"),
+        (["train", "FetchReach-v4", "--method", "hpg", "--agent.critic", "action"], "a2c, a3c, ppo and trpo have"),
+        (["train", "FetchReach-v4", "--method", "trpo", "--agent.learning-rate", "0.1"], "agent.learning_rate changes nothing, as trpo"),
+        (["train", "FetchReach-v4", "--method", "ppo", "--agent.no-hindsight", "--agent.goals=8"], "agent.goals changes nothing, without agent.hindsight"),
+        (["train", "FetchReach-v4", "--method", "hpg", "--agent.no-hindsight", "--agent.spread"], "agent.spread changes nothing"),
         (["resume"], "RUN is missing"),
         (["eval", "x", "--epsiodes", "3"], "Did you mean --episodes"),
     ],
@@ -128,6 +135,8 @@ def test_help_lists_commands_and_settings(capsys: pytest.CaptureFixture[str]) ->
     assert len(re.findall(r"^\W*--[a-z]", common, re.M)) <= 17, "the common options only"
     assert "--replay.replay-k" in call(capsys, "train", "--help-all")[1]
     assert "--agent.clip " in call(capsys, "train", "--help-all", "--method", "ppo")[1]
+    words = " ".join(re.sub(r"[│|]", " ", common).split())
+    assert "replayed-ac. On-policy, by policy gradients: hpg" in words
     assert "--agent.double" in call(capsys, "train", "hindsight/BitFlip-v0", "--help-all")[1]
     assert "0.99 in 7 minutes" in " ".join(
         call(capsys, "train", "FetchPush-v4", "--help")[1].split()

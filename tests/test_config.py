@@ -8,9 +8,17 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+import hindsight
 from hindsight.agents.dqn import DQNConfig
 from hindsight.agents.registry import AGENTS
-from hindsight.config import CheckpointConfig, OffPolicyConfig, OnPolicyConfig, config_of, from_json
+from hindsight.config import (
+    CheckpointConfig,
+    OffPolicyConfig,
+    OnPolicyConfig,
+    config_of,
+    from_json,
+    refuse_unread,
+)
 from hindsight.errors import HindsightError
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig
@@ -291,3 +299,19 @@ def test_only_an_actor_may_have_a_batch_of_its_own() -> None:
         with pytest.raises(HindsightError, match=message):
             with_settings(config_of(method, "X-v0"), settings)
     assert with_settings(config_of("ddpg", "X-v0"), settings)
+
+
+def test_settings_that_nothing_reads_are_refused_when_given_but_not_of_presets() -> None:
+    trpo = config_of("trpo", "X-v0")
+    preset = with_settings(trpo, {"agent.learning_rate": "linear(0.001, 0.0001)"})
+    refuse_unread(preset, {"agent.entropy"})
+    with pytest.raises(HindsightError, match=r"agent\.learning_rate changes nothing, as trpo"):
+        refuse_unread(preset, {"agent.learning_rate"})
+    without = with_settings(trpo, {"agent.hindsight": False, "agent.goals": 32})
+    refuse_unread(without, {"agent.hindsight", "agent.spread"})
+    with pytest.raises(HindsightError, match=r"goals changes nothing, without agent\.hindsight"):
+        refuse_unread(without, {"agent.hindsight", "agent.goals"})
+    with pytest.raises(HindsightError, match="spread changes nothing"):
+        hindsight.train(
+            "hindsight/BitFlip-v0", method="trpo", agent={"hindsight": False, "spread": True}
+        )

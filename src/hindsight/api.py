@@ -12,7 +12,7 @@ import gymnasium as gym
 from threadpoolctl import threadpool_limits
 
 from hindsight.collect import Collector
-from hindsight.config import OffPolicyConfig, TrainConfig, config_of
+from hindsight.config import OffPolicyConfig, TrainConfig, config_of, refuse_unread
 from hindsight.distributed.loop import OnRay, make_distributed_loop
 from hindsight.envs.batch import make_batch
 from hindsight.envs.contract import GoalEnvSpec, inspect
@@ -23,7 +23,7 @@ from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.integrations.loggers import check_logger, open_logger
 from hindsight.precision import resolved
-from hindsight.presets import Task, default_method, preset_settings, unit_settings
+from hindsight.presets import WITH_CRITIC, Task, default_method, preset_settings, unit_settings
 from hindsight.pretrained import run_or_env
 from hindsight.saving.checkpoints import restore
 from hindsight.saving.mirror import Mirror
@@ -119,6 +119,7 @@ def train(
                 "num_envs must be 1 for an env object: pass a function that makes the env instead"
             )
     config = with_settings(replace(config, env=spec.id, env_kwargs=kwargs), settings)
+    refuse_unread(config, [*settings, *(f"agent.{name}" for name in agent or ())])
     if method not in (None, config.agent.method):
         raise HindsightError(
             f"{method} does not fit: the config for {spec.id} is one of {config.agent.method}"
@@ -179,6 +180,11 @@ def default_config(
     method = method or default_method(task)
     default = config_of(method, spec.id)
     known = flatten(default)
+    if critic and "agent.critic" not in known:
+        *others, last = WITH_CRITIC
+        raise HindsightError(
+            f"{method} has no agent.critic to choose: {', '.join(others)} and {last} have"
+        )
     settings = preset_settings(task, method, preset, critic)
     settings |= unit_settings(spec.largest_observation, spec.goal_spread)
     return with_settings(

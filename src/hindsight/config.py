@@ -3,7 +3,7 @@ these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -192,6 +192,14 @@ def config_of(method: str, env: str) -> TrainConfig:
     """The default settings of a method."""
     agent: Any = config_class(method)()
     return (OffPolicyConfig if method in OFF_POLICY else OnPolicyConfig)(env=env, agent=agent)
+
+
+def refuse_unread(config: TrainConfig, given: Collection[str]) -> None:
+    """Raise HindsightError if nothing reads one of the settings that were given, by dotted name,
+    and it differs from its default."""
+    for name, why in config.agent.unread().items():
+        if f"agent.{name}" in given:
+            refuse_changes(config.agent, (name,), "agent.", why)
 
 
 def from_json(data: Any) -> TrainConfig:

@@ -55,6 +55,13 @@ def refuse_unknown(unknown: Sequence[str], known: Mapping[str, Any], prog: str) 
         raise HindsightError(f"unknown option {name!r}.{found} (see {prog} --help)")
 
 
+def setting_of(token: str) -> str:
+    """The dotted name of the setting that an option of the command line changes; of `--agent.goals`
+    and `--agent.goals=8`: agent.goals, and of `--agent.no-spread`: agent.spread."""
+    name = token.partition("=")[0].removeprefix("--").replace("-", "_")
+    return re.sub(r"(^|\.)no_", r"\1", name)
+
+
 def _registry() -> ConstructorRegistry:
     """Teaches tyro to read schedules."""
     registry = ConstructorRegistry()

@@ -581,7 +581,7 @@ def _name_and_workers(preset: str) -> tuple[str, int]:
     if not colon:
         return name, WORKERS.get(name, 1)
     if name not in WORKERS:
-        raise HindsightError(f"preset {name!r} has no workers to average; say only --preset {name}")
+        raise HindsightError(f"preset {name!r} has no workers to average: say only {name!r}")
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= 1000):
         raise HindsightError(
             f"unknown preset {preset!r}: after the colon comes the number of workers, 1 to 1000"
@@ -596,7 +596,10 @@ def preset_rows(
     for."""
     name, _ = _name_and_workers(preset)
     if name != "default" and method in ON_POLICY:
-        raise HindsightError(f"preset {preset!r} is one of replay; {method} has only its own")
+        instead = ": for relay goals use --relay, or relay=True" if name == "relay" else ""
+        raise HindsightError(
+            f"preset {preset!r} is one of replay; {method} has only its own{instead}"
+        )
     rows = [row for row in TABLE if row.fits(task, method, name)]
     for row in rows:
         critic = critic or row.of(task, 1).get("agent.critic")

@@ -157,6 +157,25 @@ def test_what_a_policy_gradient_builds_is_counted() -> None:
     assert three["agent.workers"] == 2 * (sum(one.values()) - one["eval_episodes"])
 
 
+def test_the_goals_of_every_stage_are_counted() -> None:
+    """By hand, for point push: 50 steps of 6 numbers; with relay goals, 4 numbers of a goal, which
+    are two and a stage's number of two."""
+    point = "hindsight/PointPush-v0"
+    spec = describe(point, factory(point))
+
+    def of(**settings: Any) -> float:
+        config = default_config("ppo", spec, critic=settings.pop("critic"))
+        sizes = {"episodes_per_cycle": 40, "num_envs": 1, "eval_episodes": 7, "relay": True}
+        wide = {"agent.net_arch": (64,), "agent.goals": 20}
+        found = needed(with_settings(config, sizes | wide | settings), spec)
+        return found["episodes_per_cycle"] - 2 * 40 * 50 * memory.transition_bytes(spec)
+
+    steps, row = 40 * 50, 4 * (6 + 4) + 4 * 64 + 40
+    assert of(critic="state") == row * (10 + 40 + 10 + 40) * steps  # and those that were pursued
+    assert of(critic="state", **{"agent.hindsight": False}) == row * 2 * steps
+    assert of(critic="action") == (2 * 4 * 4 + 20) * (3 + 1 + 20 + 1) * steps
+
+
 @pytest.mark.parametrize("env", [BITS, "hindsight/FourRooms-v0", "hindsight/PointPush-v0"])
 def test_presets_fit_a_small_machine(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = describe(env, factory(env))

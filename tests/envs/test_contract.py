@@ -166,7 +166,7 @@ def nested_observation() -> LineEnv:
     [
         (lambda: gym.make("CartPole-v1"), "is not a goal env"),
         (NoReward, "no compute_reward"),
-        (NoLimit, "--max-episode-steps"),
+        (NoLimit, "set max_episode_steps"),
         (unequal_goals, "must agree"),
         (endless_actions, "finite"),
         (nested_observation, "Text"),

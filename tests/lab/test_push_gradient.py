@@ -127,6 +127,41 @@ def test_the_estimates_of_the_learners_point_where_the_exact_gradient_does(
         assert (row["wanted"] > 0.85) == (name == "TRPO's on FetchPush")
 
 
+# Other ratios are other programs, which take seconds to compile.
+SAME_PROGRAM = [name for name, how in PARTS.items() if how.form == PARTS["both"].form]
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in PARTS if name not in SAME_PROGRAM]
+
+
+@pytest.mark.parametrize("part", [*SAME_PROGRAM, *OTHERS])
+def test_one_batch_is_noise_whatever_the_estimate(
+    part: str, untrained: tuple[Learner, Study]
+) -> None:
+    """The mean of every version with hindsight is near the exact gradient of its own objective; a
+    single batch is not. Of pursued goals alone even the mean of 512 batches is half noise."""
+    how = PARTS[part]
+    row = untrained[1].row(how, jax.random.key(0))
+    if not how.hindsight:
+        assert row["one"] < 0.15
+        return
+    assert row["own"] > 0.6
+    # With goals that are met at the start it is easily told: leave the box alone.
+    assert row["one"] < (0.7 if part == "both" else 0.35)
+
+
+def test_then_goals_are_told_apart_and_the_box_goes_towards_them() -> None:
+    """By exact gradients. The natural one turns after fewer steps than Adam."""
+    learner = Learner(GRID, 0)
+    adam = learner.learnt(TO_REACH, "adam", (0, 20, 60))
+    untrained, early, late = (learner.plays(flat)["cosine"] for flat in adam)
+    (natural,) = (
+        learner.plays(flat)["cosine"] for flat in learner.learnt(TO_REACH, "natural", (20,))
+    )
+    assert untrained < -0.4
+    assert early < -0.3
+    assert late > 0.4
+    assert natural > 0.3
+
+
 @pytest.mark.parametrize(("objective", "low", "high"), [(CUT, 0.6, 0.75), (TO_REACH, 0.9, 0.95)])
 def test_who_learns_until_the_goal_is_reached_pushes_past_it(
     objective: Objective, low: float, high: float

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -100,6 +102,40 @@ def test_an_env_that_cannot_be_drawn_is_one_line(tmp_path: Path) -> None:
         env = SimpleNamespace(metadata={"render_modes": modes})
         with pytest.raises(HindsightError, match=f"Mine-v0 does not draw itself: .* has {told}"):
             record(policy, lambda env=env: env, tmp_path / "x.mp4", 1, 0, 1)  # type: ignore[misc]
+
+
+class FailsMidway(gym.Wrapper[Any, Any, Any, Any]):
+    left = 5
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        if not self.left:
+            raise RuntimeError("the simulator is gone")
+        return self.env.step(action)
+
+
+class Still:
+    env = "hindsight/PointPush-v0"
+
+    def __call__(self, observation: Any) -> Any:
+        return np.zeros(2, np.float32)
+
+
+def test_a_video_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    policy: Any = Still()
+    path = tmp_path / "x.mp4"
+
+    def fail() -> None:
+        with pytest.raises(HindsightError, match="the simulator is gone"):
+            record(policy, lambda **how: FailsMidway(make(Still.env, **how)), path, 1, 0, 20)
+
+    fail()
+    assert not list(tmp_path.iterdir())
+    record(policy, partial(make, Still.env), path, 1, 0, 10)
+    whole = path.read_bytes()
+    fail()
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == whole
 
 
 def test_other_envs_are_shown_as_they_are() -> None:

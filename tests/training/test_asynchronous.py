@@ -14,7 +14,7 @@ from hindsight.agents.a2c import A3CConfig
 from hindsight.config import OnPolicyConfig
 from hindsight.envs.contract import inspect
 from hindsight.settings import with_settings
-from hindsight.training.asynchronous import Asynchronous, Moment
+from hindsight.training.asynchronous import Asynchronous, Snapshot
 from hindsight.training.loops import make_loop
 
 SMALL: dict[str, Any] = {
@@ -38,7 +38,7 @@ def first_change(settings: dict[str, Any], workers: int) -> tuple[Any, Any]:
         start, training = loop.state.learner, loop.train()
         now = next(training).learning
         training.close()
-    assert isinstance(now, Moment)
+    assert isinstance(now, Snapshot)
     before, after = (start.policy, start.critic), (now.learner.policy, now.learner.critic)
     policy, critic = jax.tree.map(lambda old, new: np.asarray(new) - np.asarray(old), before, after)
     return policy, critic

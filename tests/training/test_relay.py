@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import hindsight
 from conftest import fingerprint, random_episodes
 from hindsight.acting import Actor, ActorShape
+from hindsight.agents.config import OnPolicyAgentConfig
 from hindsight.agents.ddpg import DDPG, DDPGConfig
 from hindsight.agents.shapes import Shapes
 from hindsight.config import OffPolicyConfig, OnPolicyConfig, config_of
@@ -29,7 +30,7 @@ from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig, make_replay
 from hindsight.schedules import Schedule
 from hindsight.settings import with_settings
-from hindsight.training.on_policy import GoalChoice
+from hindsight.training.on_policy import GoalChoice, goals_of_stages
 from hindsight.training.relay import Relay
 
 POINT = "hindsight/PointPush-v0"
@@ -293,6 +294,28 @@ def test_a_batch_has_goals_of_every_stage() -> None:
         tolerance = REACH.tolerance if of == 0 else 0.08
         near = np.linalg.norm(place - goal[:2], axis=-1) < tolerance
         np.testing.assert_array_equal(hit, near & episodes.real)
+
+
+def test_of_an_episodes_own_goals_an_early_stage_has_an_eighth() -> None:
+    """Most episodes teach the early stages, and few the last one."""
+    spec = replace(inspect(make(POINT)), relay_goals=(REACH, TOUCH))
+    by_q = {"agent": {"critic": "action", "gamma": 0.9, "goals": 20}}
+    config = with_settings(config_of("ppo", POINT), {"relay": True} | by_q)
+    assert isinstance(config, OnPolicyConfig)
+    relay = Relay(spec, config)
+    episodes = episodes_of(relay, 4)
+    episodes = replace(episodes, log_prob=np.zeros(episodes.reward.shape, np.float32))
+    batch, _ = GoalChoice(config, relay)(episodes, 1)
+    stage = np.asarray(batch.goal)[..., -3:].argmax(axis=-1)  # [G, N]
+    # 20 / 8, rounded up, of each early stage and the one pursued; then all 20 and that
+    assert (stage == np.array([0] * 4 + [1] * 4 + [2] * 21)[:, None]).all()
+    own = [False] * 3 + [True]
+    assert np.asarray(batch.was_pursued).tolist() == own + own + [False] * 20 + [True]
+    by_v, few = config_of("ppo", POINT).agent, with_settings(config, {"agent.goals": 0}).agent
+    assert isinstance(by_v, OnPolicyAgentConfig)
+    assert goals_of_stages(config.agent, 1) == [20]
+    assert goals_of_stages(by_v, 3) == [22, 22, 22]
+    assert goals_of_stages(few, 3) == [0, 0, 0]  # all there are, in every stage
 
 
 @pytest.mark.parametrize("method", ["hpg", "a3c"])

@@ -28,8 +28,8 @@ class TRPOConfig(ActorCriticConfig):
     """Trust region policy optimisation with hindsight: a natural-gradient step under a KL bound."""
 
     method: Annotated[str, Suppress] = "trpo"
-    learning_rate: Annotated[RateSchedule, Suppress] = Schedule.parse(1e-3)
-    """Nothing reads it."""
+    learning_rate: RateSchedule = Schedule.parse(1e-3)
+    """Nothing reads it: a step is as long as max_kl allows."""
     max_kl: Annotated[Positive, Search(0.001, 0.1, log=True)] = 0.01
     """Bound on the mean KL divergence of an update."""
     kl_estimate: Literal["exact", "sampled"] = "exact"

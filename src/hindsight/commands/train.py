@@ -15,7 +15,7 @@ from hindsight.agents.registry import OFF_POLICY, ON_POLICY
 from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
-from hindsight.options import parse, refuse_unknown, take_env_kwargs
+from hindsight.options import parse, refuse_unknown, setting_of, take_env_kwargs
 from hindsight.presets import Task, default_method, reaches
 from hindsight.training.signals import StopSignals
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from hindsight.envs.contract import GoalEnvSpec
     from hindsight.envs.make import EnvFactory
 
-METHODS = f"{', '.join(OFF_POLICY)} (off-policy), or {', '.join(ON_POLICY)} (policy gradients)."
+METHODS = (
+    f"Off-policy: {', '.join(OFF_POLICY)}. On-policy, by policy gradients: {', '.join(ON_POLICY)}."
+)
 LOGGERS = "|".join(get_args(LoggerName))
 PRESETS = "(default: the preset's)"
 
@@ -147,7 +149,7 @@ def read(
     """The training that the options, further arguments and settings ask for; with --help-all it
     ends the program."""
     from hindsight import api
-    from hindsight.config import OffPolicyConfig, config_of
+    from hindsight.config import OffPolicyConfig, config_of, refuse_unread
     from hindsight.envs.make import factory
     from hindsight.settings import flatten, with_settings
     from hindsight.training.run import read_config
@@ -202,6 +204,7 @@ def read(
     config = with_settings(config, given | (settings or {}))
     config, unknown = parse(type(config), more, prog, config)
     refuse_unknown(unknown, flatten(config) | COMMON, prog)
+    refuse_unread(config, {setting_of(token) for token in more})
     if config.max_episode_steps != limit:
         spec = api.describe(env, make_env, config.max_episode_steps)
     return Wanted(config, spec, make_env, collecting)

@@ -280,7 +280,7 @@ def _horizon(env: gym.Env[Any, Any], name: str, max_episode_steps: int | None) -
         limits.append(round(config["duration"] * config["policy_frequency"]))
     known = [int(limit) for limit in limits if isinstance(limit, int) and limit > 0]
     if not known:
-        raise HindsightError(f"{name} has no time limit: give one with --max-episode-steps")
+        raise HindsightError(f"{name} has no time limit: set max_episode_steps")
     return min(known)
 
 

@@ -218,11 +218,13 @@ def _refuse_name(minari: Any, name: str) -> None:
     from minari.dataset.minari_dataset import parse_dataset_id
 
     if not re.search(r"-v\d+$", name):
-        raise HindsightError(f"--minari: a dataset's name ends in a version: {name}-v0")
+        raise HindsightError(f"the name of a Minari dataset ends in a version: {name}-v0")
     try:
         parse_dataset_id(name)
     except Exception as error:  # of Gymnasium, not a ValueError
-        raise HindsightError(f"--minari: {' '.join(str(error).split())}") from None
+        raise HindsightError(
+            f"not the name of a Minari dataset: {' '.join(str(error).split())}"
+        ) from None
     if name in minari.list_local_datasets():
         raise HindsightError(
             f"the Minari dataset {name} exists: choose another name, or minari delete {name}"

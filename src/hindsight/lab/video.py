@@ -100,7 +100,8 @@ def record(
     horizon: int,
     small: bool = False,
 ) -> Path:
-    """Write a video of some episodes, captioned. Small: at most 480 pixels wide, coarser."""
+    """Write a video of some episodes, captioned; whole, or not at all. Small: at most 480 pixels
+    wide, coarser."""
     if path.suffix not in (".mp4", ".mkv", ".mov", ".gif"):
         raise HindsightError(
             f"cannot write {path}: the name of a video ends in .mp4, .mkv, .mov or .gif"
@@ -132,8 +133,9 @@ def record(
 
     every = frames()
     first = next(every)
+    aside = path.with_name(f"{path.stem}.part{path.suffix}")  # its suffix says its format
     writer = write_frames(
-        str(path),
+        str(aside),
         first.shape[1::-1],
         fps=fps,
         codec="gif" if gif else "libx264",
@@ -141,11 +143,14 @@ def record(
         ffmpeg_log_level="error",
         output_params=_GIF if gif else fewer,
     )
-    writer.send(None)
-    with contextlib.closing(writer):
-        for frame in chain([first], every):
-            writer.send(frame)
-    env.close()
+    try:
+        with contextlib.closing(env), contextlib.closing(writer):
+            writer.send(None)
+            for frame in chain([first], every):
+                writer.send(frame)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
     return path
 
 

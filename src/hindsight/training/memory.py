@@ -19,6 +19,8 @@ from hindsight.envs.spaces import Features
 from hindsight.errors import HindsightError
 from hindsight.pixels import encoded_size, images_of
 from hindsight.settings import flatten, plain
+from hindsight.training.on_policy import goals_of_stages
+from hindsight.training.relay import Relay
 
 ENV = 50_000
 """Bytes of an env without a MuJoCo model of its own, generously: ours take 1 to 5 kB (resident, of
@@ -82,15 +84,18 @@ def transition_bytes(spec: GoalEnvSpec) -> int:
 
 def _goal_batch(config: OnPolicyConfig, spec: GoalEnvSpec, in_jax: bool) -> dict[str, float]:
     """What a policy gradient learns from: a row of inputs, and what a network makes of it, for
-    every step under every goal; with a critic of actions only for those that are drawn."""
+    every step under every goal of every stage; with a critic of actions only for those that are
+    drawn."""
+    relay = Relay(spec, config)
+    spec, counts = relay.spec, goals_of_stages(config.agent, len(relay.stages))
     agent, episodes, horizon = config.agent, config.episodes_per_cycle, spec.horizon
     steps = episodes * horizon
     row = 4.0 * _inputs(config, spec) + 4 * max(agent.net_arch) + 40
-    goals = (agent.goals or steps) + episodes * agent.actual_goals
+    goals = sum((count or steps) + episodes * agent.actual_goals for count in counts)
     if agent.by_action_values:  # they are of each episode's own
-        goals = min(agent.goals or horizon, horizon) + agent.actual_goals
+        goals = sum(min(count or horizon, horizon) + agent.actual_goals for count in counts)
     if not agent.hindsight:
-        goals = 1
+        goals = len(counts)
     most = "agent.goals" if agent.goals > episodes else "episodes_per_cycle"
     if not isinstance(agent, ActorCriticConfig) or not agent.by_action_values:
         equal = 5.0 * steps**2 if in_jax and agent.hindsight else 0.0  # which achieved goals are

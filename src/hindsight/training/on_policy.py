@@ -8,6 +8,7 @@ from collections.abc import Generator
 import jax
 import numpy as np
 
+from hindsight.agents.config import OnPolicyAgentConfig
 from hindsight.agents.goal_batch import (
     GoalBatch,
     choose_goals,
@@ -91,6 +92,14 @@ EARLY_STAGES = 8
 """The last stage has so many times the goals of an episode's own that an early one has."""
 
 
+def goals_of_stages(agent: OnPolicyAgentConfig, stages: int) -> list[int]:
+    """How many hindsight goals each stage has: as many of each; or, of an episode's own, fewer of
+    the early stages, which most episodes teach, while few teach the last one. 0 is all."""
+    if not agent.by_action_values:
+        return [-(-agent.goals // stages)] * stages
+    return [-(-agent.goals // EARLY_STAGES)] * (stages - 1) + [agent.goals]
+
+
 class GoalChoice:
     """Chooses the goals that a batch of episodes is learnt under."""
 
@@ -107,17 +116,9 @@ class GoalChoice:
         rng = np.random.default_rng((self.config.seed, number, 1))
         stages = self.relay.by_stage(episodes)
         self.ends = self.ends or self._ends(stages[-1])
-        counts = self._goals_of_stages(len(stages))
+        counts = goals_of_stages(self.config.agent, len(stages))
         found = [self._of_stage(*stage, rng) for stage in zip(stages, counts, strict=True)]
         return joined([batch for batch, _ in found]), found[-1][1]
-
-    def _goals_of_stages(self, stages: int) -> list[int]:
-        """As many of each; or, of an episode's own, fewer of the early stages: most episodes teach
-        those, and few the last one."""
-        goals = self.config.agent.goals
-        if not self.config.agent.by_action_values:
-            return [-(-goals // stages)] * stages
-        return [-(-goals // EARLY_STAGES)] * (stages - 1) + [goals]
 
     def _of_stage(
         self, episodes: Episodes, count: int, rng: np.random.Generator
