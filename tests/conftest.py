@@ -23,6 +23,10 @@ from hindsight.training.run import Run
 os.environ.setdefault("MUJOCO_GL", "glfw" if os.environ.get("DISPLAY") else "egl")
 
 
+QUICK = ("agents", "lab")
+"""Folders of tests whose programs are compiled for a few calls."""
+
+
 def pytest_configure() -> None:
     """No property test is timed."""
     import hypothesis  # not above: env processes import this file, too
@@ -48,6 +52,18 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name, value in settings.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_quickly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where a program is compiled for a few calls, little time goes into making it fast. Those of
+    whole trainings are compiled as users have them."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    jax.config.update(name, request.path.parent.name in QUICK)
+    yield
+    jax.config.update(name, False)
 
 
 @pytest.fixture(scope="module")
