@@ -73,6 +73,8 @@ class TrainConfig:
     """Cycles between two evaluations."""
     eval_episodes: Count = 50
     """Greedy episodes per evaluation."""
+    final_episodes: OptionalCount = None
+    """Those of the last evaluation; as many as of the others if not given."""
     stop_at_success: OptionalShare = None
     """End the training when an evaluation has this success rate. One of fewer than 100 episodes is
     continued to 100 first."""
@@ -106,10 +108,10 @@ class TrainConfig:
             raise HindsightError("relay_guidance changes nothing without relay: set relay, too")
 
     @property
-    def most_eval_episodes(self) -> int:
-        """Of an evaluation that may end the training."""
+    def last_eval_episodes(self) -> int:
+        """Of the evaluation that a training ends with."""
         least = 0 if self.stop_at_success is None else LEAST_EPISODES
-        return max(self.eval_episodes, least)
+        return max(self.final_episodes or self.eval_episodes, least)
 
 
 @dataclass(frozen=True)

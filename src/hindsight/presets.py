@@ -295,6 +295,7 @@ TABLE: tuple[Row, ...] = (
             "overlap": True,
             "eval_every": 20,
             "eval_episodes": 20,
+            "final_episodes": 100,
         },
         envs=OBJECTS,
     ),

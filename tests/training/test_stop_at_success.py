@@ -58,12 +58,16 @@ def test_few_episodes_are_confirmed_by_more(confirmed: bool) -> None:
             return replace(episodes, success=np.broadcast_to(good[:, None], (len(seeds), 3)))
 
     config = OffPolicyConfig("x", eval_episodes=20, stop_at_success=0.9)
-    found, _ = by_collector(config, cast(Any, Played()))(cast(Any, None))
+    found, _ = by_collector(config, cast(Any, Played()))(cast(Any, None), False)
     assert asked == [20, 100]
     assert (found.episodes, found.success_rate) == (100, 0.95 if confirmed else 0.2)
     plain = with_settings(config, {"stop_at_success": None})
-    by_collector(plain, cast(Any, Played()))(cast(Any, None))
+    by_collector(plain, cast(Any, Played()))(cast(Any, None), False)
     assert asked[2:] == [20]
+    more = with_settings(plain, {"final_episodes": 50})
+    for last in (False, True):
+        by_collector(more, cast(Any, Played()))(cast(Any, None), last)
+    assert asked[3:] == [20, 50]
 
 
 def test_evaluations_change_nothing_that_is_learnt(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _SECONDARY = (
     "steps",
     "eval_every",
     "eval_episodes",
+    "final_episodes",
     "checkpoint.",
     "env_timeout",
     "env_failures",
@@ -102,7 +103,9 @@ class Group:
     @property
     def episodes(self) -> int:
         """Episodes that each run's number rests on."""
-        return self.runs[0].config.eval_episodes
+        config = self.runs[0].config
+        ended = all(run.state == "finished" for run in self.runs)
+        return config.last_eval_episodes if ended else config.eval_episodes
 
     @property
     def steps(self) -> str:

@@ -42,7 +42,7 @@ class InJax:
         @jax.jit
         def greedy(policy: Params) -> tuple[Tensor, Tensor]:
             """Success and length of greedy episodes."""
-            keys = jax.random.split(eval_key, config.most_eval_episodes)
+            keys = jax.random.split(eval_key, config.last_eval_episodes)
             played = play(env, self.agent, policy, self.scale, self.horizon, keys, greedy=True)
             return played["success"], played["length"]
 
@@ -73,7 +73,7 @@ class InJax:
             yield self.reporter.report(now, agent.actor(now.learner), metrics, clock)
             clock.lap("write")
 
-    def _score(self, actor: Actor) -> Score:
+    def _score(self, actor: Actor, last: bool) -> Score:
         success, length = self.greedy(actor.params)
         evaluation, points = evaluation_of(success, length, self.horizon)
         return evaluation, {"eval/score": points}

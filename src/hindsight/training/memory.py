@@ -56,7 +56,7 @@ def needed(
     needs = {
         # As they are collected, and put together.
         "episodes_per_cycle": 2 * config.episodes_per_cycle * episode,
-        "eval_episodes": 2 * config.most_eval_episodes * episode,
+        "eval_episodes": 2 * max(config.eval_episodes, config.last_eval_episodes) * episode,
         "num_envs": envs_made(config) * (ENV + model + episode),
         "agent.net_arch": 4.0 * NUMBERS * _parameters(config, spec),
     }

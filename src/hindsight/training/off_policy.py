@@ -168,10 +168,10 @@ class OffPolicy:
         each = max(min(each, usual // PIECES), 1)
         return [each] * (updates // each) + [1] * (updates % each)
 
-    def _score(self, actor: Actor) -> Score:
+    def _score(self, actor: Actor, last: bool) -> Score:
         self.rollouts.wait()  # they use the same envs
         self.state.clock.lap("collect")
-        return by_collector(self.config, self.rollouts.collector)(actor)
+        return by_collector(self.config, self.rollouts.collector)(actor, last)
 
     def _collected(self, episodes: Episodes) -> dict[str, float]:
         moved = np.mean(episodes.distance_moved() > self.config.replay.moved_threshold)

@@ -41,7 +41,7 @@ class Reporter:
     """Evaluates the policy when it is due, and says where the training stands."""
 
     def __init__(
-        self, config: TrainConfig, spec: GoalEnvSpec, score: Callable[[Actor], Score]
+        self, config: TrainConfig, spec: GoalEnvSpec, score: Callable[[Actor, bool], Score]
     ) -> None:
         self.config = config
         self.spec = spec
@@ -55,7 +55,7 @@ class Reporter:
         done = now.step >= self.config.steps
         evaluation = None
         if done or now.cycle % self.config.eval_every == 0:
-            evaluation, more = self.score(actor)
+            evaluation, more = self.score(actor, done)
             rates = {
                 "eval/success_rate": evaluation.success_rate,
                 "eval/mean_return": evaluation.mean_return,
@@ -70,17 +70,19 @@ class Reporter:
         )
 
 
-def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor], Score]:
+def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor, bool], Score]:
     """Evaluation by greedy episodes that a collector plays. One that is good enough to end the
     training is confirmed by more of them."""
 
-    def score(actor: Actor) -> Score:
+    def score(actor: Actor, last: bool) -> Score:
         def played(episodes: int) -> Evaluation:
             return evaluate(collector, actor, episodes, config.seed, EVALUATION)
 
+        if last:
+            return played(config.last_eval_episodes), {}
         found, wanted = played(config.eval_episodes), config.stop_at_success
         if wanted is not None and found.success_rate >= wanted:
-            found = played(config.most_eval_episodes)
+            found = played(config.last_eval_episodes)
         return found, {}
 
     return score

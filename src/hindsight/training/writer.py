@@ -202,7 +202,9 @@ class RunWriter:
             "minutes": round((last.metrics if last else self._before)["time/total"] / 60, 3),
             "success_rate": self._evaluated,
             "best_success_rate": self._best if self._evaluated is not None else None,
-            "eval_episodes": config.eval_episodes,
+            "eval_episodes": config.last_eval_episodes
+            if status == "finished"
+            else config.eval_episodes,
             "machine": machine(),
             "versions": dict(versions()),
         }

@@ -17,7 +17,7 @@ from hindsight.training.run import Run
 
 HARMLESS = ("checkpoint.", "workers", "simulator", "env_timeout", "env_failures")
 """Settings that do not change what is learnt."""
-EVALUATION = ("eval_every", "eval_episodes")
+EVALUATION = ("eval_every", "eval_episodes", "final_episodes")
 """Nor do these, unless an evaluation ends the training, or several batches are one program in
 JAX."""
 
@@ -57,6 +57,7 @@ def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
         "episodes_per_cycle": episodes,
         "eval_every": 1 if episodes < config.episodes_per_cycle else config.eval_every,
         "eval_episodes": min(config.eval_episodes, 10),
+        "final_episodes": None,
     }
     if isinstance(config, OffPolicyConfig) and config.gradient_steps is not None:
         small["gradient_steps"] = max(
