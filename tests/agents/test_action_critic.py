@@ -224,4 +224,4 @@ def test_on_policy_learners_learn_to_push(method: str, least: float) -> None:
     """The presets of point push."""
     settings = {"agent.deterministic": True} if method == "a3c" else {}
     run = hindsight.train("hindsight/PointPush-v0", method=method, seed=10, quiet=True, **settings)
-    assert run.evaluate(episodes=100).success_rate >= least
+    assert hindsight.evaluate(run.path, episodes=100).success_rate >= least

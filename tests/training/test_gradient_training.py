@@ -163,7 +163,7 @@ def test_a3c_workers_share_their_steps_and_errors(tmp_path: Path) -> None:
 def test_a_robot_arm_is_moved_by_hpg(tmp_path: Path) -> None:
     """The paper's own method, on-policy, with the preset of FetchReach."""
     run = hindsight.train("FetchReach-v4", method="hpg", run_dir=tmp_path / "run", quiet=True)
-    assert run.evaluate(episodes=100).success_rate >= 0.9
+    assert hindsight.evaluate(run.path, episodes=100).success_rate >= 0.9
 
 
 @pytest.mark.slow
