@@ -128,6 +128,12 @@ def test_unknown_presets_and_those_of_replay_are_refused() -> None:
             preset_settings(Task("X-v0"), "ppo", preset)
 
 
+@pytest.mark.parametrize("method", ["ddpg", "td3", "sac", "tqc"])
+def test_every_learner_holds_random_actions_where_a_gripper_must_stay_shut(method: str) -> None:
+    agent = made("FetchPickAndPlace-v4", method).agent
+    assert (agent.random_hold, agent.random_actions(0.0)) == (3.0, 0.3)
+
+
 def test_the_paper_in_numbers() -> None:
     config = made("FetchPush-v4", "ddpg", "paper", 50)
     assert config.steps == 50 * 50 * 24 * 50  # epochs, cycles, episodes, time limit

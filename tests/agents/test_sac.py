@@ -323,9 +323,12 @@ def test_settings_that_change_nothing_are_refused() -> None:
     for settings in (
         {"learn_temperature": False, "temperature_learning_rate": Schedule.parse(0.1)},
         {"num_critics": 1, "td_error": "largest"},
+        {"random_hold": 3.0},
+        {"random_hold": 3.0, "random_actions": Schedule.parse("linear(0, 0)")},
     ):
         with pytest.raises(HindsightError, match="changes nothing"):
             replace(CONFIG, **settings).check()
+    replace(CONFIG, random_hold=3.0, random_actions=Schedule.parse("linear(0, 0.1)")).check()
 
 
 @pytest.mark.parametrize("agent", [SAC(CONFIG, SHAPES), TQC(TQCConfig(net_arch=(4,)), SHAPES)])

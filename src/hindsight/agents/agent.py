@@ -103,14 +103,7 @@ class OffPolicyAgent(Agent):
 
     config: OffPolicyAgentConfig
     frozen_td_errors: bool = False
-    """Whether TD errors come with those that the target networks have of the same targets."""
-
-    def frozen(self, state: Any, batch: Batch) -> Tensor:
-        """The TD errors of the target critic [n], of the same targets."""
-        return self.td_errors(state._replace(critic=state.target_critic), batch).error
-
-    def _with_frozen(self, state: Any, batch: Batch, td: TDErrors) -> TDErrors:
-        return td._replace(frozen=self.frozen(state, batch)) if self.frozen_td_errors else td
+    """Whether TD errors come with those that the target critic has of the same targets."""
 
     def reward_scale(self, ends_at_goal: bool) -> RewardScale:
         """How it learns from rewards, if reaching a goal ends an episode, or if not."""
@@ -128,7 +121,7 @@ class OffPolicyAgent(Agent):
     @partial(jax.jit, static_argnums=0)
     def evaluate(self, state: Any, batch: Batch) -> TDErrors:
         """The same, compiled."""
-        return self._with_frozen(state, batch, self.td_errors(state, batch))
+        return self.td_errors(state, batch)
 
     @partial(jax.jit, static_argnums=0, donate_argnums=1)
     def learn(self, state: Any, batches: Batch, key: Tensor) -> tuple[Any, TDErrors, Metrics]:
@@ -142,10 +135,8 @@ class OffPolicyAgent(Agent):
             batch, key = sampled
             state = state._replace(**fixed)
             batch, candidates = choose(batch, lambda those: self.td_errors(state, those))
-            before = state
             state, td, metrics = self.update(state, batch, key)
-            td = self._with_frozen(before, batch, td) if candidates is None else candidates
-            return state._replace(**none), (td, metrics)
+            return state._replace(**none), (td if candidates is None else candidates, metrics)
 
         keys = jax.random.split(key, len(batches.reward))
         state, (td, metrics) = jax.lax.scan(step, state._replace(**none), (batches, keys))

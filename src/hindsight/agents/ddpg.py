@@ -132,10 +132,16 @@ class DDPG(OffPolicyAgent):
         next_action = self.policy(state.target_actor, next_inputs)
         next_value = self.value(state.target_critic, next_inputs, next_action)
         returns = self.shapes.returns if self.config.clip_target else None
-        target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
+        target = jax.lax.stop_gradient(
+            td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
+        )
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
-        value = self.value(critic, inputs, self.shapes.actions.to_unit(batch.action))
-        return TDErrors(jax.lax.stop_gradient(target) - value, value)
+        action = self.shapes.actions.to_unit(batch.action)
+        value = self.value(critic, inputs, action)
+        td = TDErrors(target - value, value)
+        if self.frozen_td_errors:
+            td = td._replace(frozen=target - self.value(state.target_critic, inputs, action))
+        return td
 
     def critic_loss(
         self, critic: Params, state: DDPGState, batch: Batch

@@ -81,6 +81,10 @@ class DQN(OffPolicyAgent):
         """Q of every action [n, choices]."""
         return self._network.apply(network, self.inputs(scale, observation, goal))
 
+    def value(self, network: Params, scale: Scale, batch: Batch) -> Tensor:
+        """Q of the batch's actions [n]."""
+        return _pick(self.values(network, scale, batch.observation, batch.goal), batch.action)
+
     def td_errors(self, state: DQNState, batch: Batch) -> TDErrors:
         """r + gamma Q'(s'||g, a') - Q(s||g, a) and Q(s||g, a), both [B]."""
         return self._td_errors(state.network, state, batch)
@@ -93,17 +97,17 @@ class DQN(OffPolicyAgent):
             choosing = self.values(state.network, state.scale, batch.next_observation, batch.goal)
         return _pick(values, jnp.argmax(choosing, axis=-1))
 
-    def frozen(self, state: DQNState, batch: Batch) -> Tensor:
-        return self._td_errors(state.target, state, batch).error
-
     def _td_errors(self, network: Params, state: DQNState, batch: Batch) -> TDErrors:
         next_value = self.next_value(state, batch)
         returns = self.shapes.returns if self.config.clip_target else None
-        target = td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
-        value = _pick(
-            self.values(network, state.scale, batch.observation, batch.goal), batch.action
+        target = jax.lax.stop_gradient(
+            td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
         )
-        return TDErrors(jax.lax.stop_gradient(target) - value, value)
+        value = self.value(network, state.scale, batch)
+        td = TDErrors(target - value, value)
+        if self.frozen_td_errors:
+            td = td._replace(frozen=target - self.value(state.target, state.scale, batch))
+        return td
 
     def critic_loss(
         self, network: Params, state: DQNState, batch: Batch

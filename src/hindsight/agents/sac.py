@@ -98,6 +98,8 @@ class SACConfig(QLearningConfig):
             )
         if self.num_critics == 1:
             refuse_changes(self, ("td_error",), "agent.", "as there is one critic")
+        if max(self.random_actions.bounds()) == 0:
+            refuse_changes(self, ("random_hold",), "agent.", "while agent.random_actions is 0")
 
 
 class Rates(NamedTuple):
@@ -243,7 +245,8 @@ class SAC(OffPolicyAgent):
     def td_errors(self, state: SACState, batch: Batch) -> TDErrors:
         """Target minus Q(s||g, a) and Q(s||g, a), of all critics together, both [B]."""
         target = self.target(state, batch, jax.random.fold_in(jax.random.key(0), state.updates))
-        return self._together(self._outputs(state.critic, state, batch), target)
+        td = self._together(self._outputs(state.critic, state, batch), target)
+        return self._with_frozen(td, state, batch, target)
 
     def _outputs(
         self, critic: Params, state: SACState, batch: Batch, dropout: Tensor | None = None
@@ -259,10 +262,23 @@ class SAC(OffPolicyAgent):
         errors = jnp.mean(target, axis=-1) - values
         error = jnp.mean(errors, axis=0)
         if self.config.td_error == "largest":
-            error = jnp.take_along_axis(errors, jnp.argmax(jnp.abs(errors), axis=0)[None], axis=0)[
-                0
-            ]
+            largest = jnp.argmax(jnp.abs(errors), axis=0)
+            error = jnp.take_along_axis(errors, largest[None], axis=0)[0]
         return TDErrors(error, jnp.mean(values, axis=0))
+
+    def _with_frozen(
+        self,
+        td: TDErrors,
+        state: SACState,
+        batch: Batch,
+        target: Tensor,
+        dropout: Tensor | None = None,
+    ) -> TDErrors:
+        """If asked for, with the TD errors that the target critics have of the same targets."""
+        if not self.frozen_td_errors:
+            return td
+        outputs = self._outputs(state.target_critic, state, batch, dropout)
+        return td._replace(frozen=self._together(outputs, target).error)
 
     def actor_loss(
         self,
@@ -302,15 +318,14 @@ class SAC(OffPolicyAgent):
         (critic_loss_now, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
             state.critic
         )
+        td = self._with_frozen(td, state, batch, target, dropout[1])
         critic, critic_optimizer = adam_step(
             state.critic, gradient, state.critic_optimizer, rates.critic
         )
 
         actor_grad = jax.value_and_grad(self.actor_loss, has_aux=True)
-        actor_batch, now = (
-            batch if batch.actor is None else batch.actor,
-            state._replace(critic=critic),
-        )
+        actor_batch = batch if batch.actor is None else batch.actor
+        now = state._replace(critic=critic)
         (actor_loss, (entropy, size)), gradient = actor_grad(
             state.actor, now, actor_batch, actor_key, dropout[2]
         )

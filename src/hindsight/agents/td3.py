@@ -72,16 +72,19 @@ class TD3(DDPG):
 
     def td_errors(self, state: DDPGState, batch: Batch) -> TDErrors:
         """The mean over both critics of target - Q(s||g, a), and of Q(s||g, a), both [B]."""
-        return _mean(
-            self._td_errors_of_both(state.critic, state, batch, self.target(state, batch, 0.0))
-        )
+        target = self.target(state, batch, 0.0)
+        return _mean(self._td_errors_of_both(state.critic, state, batch, target))
 
     def _td_errors_of_both(
         self, critic: Params, state: DDPGState, batch: Batch, target: Tensor
     ) -> TDErrors:
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
-        values = self.values(critic, inputs, self.shapes.actions.to_unit(batch.action))
-        return TDErrors(jax.lax.stop_gradient(target) - values, values)
+        action = self.shapes.actions.to_unit(batch.action)
+        values = self.values(critic, inputs, action)
+        td = TDErrors(jax.lax.stop_gradient(target) - values, values)
+        if self.frozen_td_errors:
+            td = td._replace(frozen=target - self.values(state.target_critic, inputs, action))
+        return td
 
     def actor_loss(self, actor: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, Tensor]:
         """As DDPG's, by the first critic."""
@@ -102,9 +105,8 @@ class TD3(DDPG):
 
         def critic_loss(critic: Params) -> tuple[Tensor, TDErrors]:
             td = self._td_errors_of_both(critic, state, batch, target)
-            return 2.0 * td_loss(td.error, weight, config.loss), _mean(
-                td
-            )  # the sum of both critics' losses
+            both_losses = 2.0 * td_loss(td.error, weight, config.loss)
+            return both_losses, _mean(td)
 
         (loss, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
         critic, optimizer = adam_step(
@@ -118,11 +120,8 @@ class TD3(DDPG):
                 state.actor, state, batch if batch.actor is None else batch.actor
             )
             learnt = adam_step(state.actor, gradient, state.actor_optimizer, state.rates.actor)
-            return (
-                *learnt,
-                value * config.policy_delay,
-                size * config.policy_delay,
-            )  # the mean over updates is right
+            # Times the delay: so the mean over all updates is that over the actor's.
+            return *learnt, value * config.policy_delay, size * config.policy_delay
 
         def leave_actor(state: DDPGState) -> tuple[Params, optax.OptState, Tensor, Tensor]:
             return state.actor, state.actor_optimizer, jnp.zeros(()), jnp.zeros(())
@@ -149,4 +148,5 @@ class TD3(DDPG):
 
 
 def _mean(both: TDErrors) -> TDErrors:
-    return TDErrors(jnp.mean(both.error, axis=0), jnp.mean(both.value, axis=0))
+    mean: TDErrors = jax.tree.map(lambda part: jnp.mean(part, axis=0), both)
+    return mean

@@ -128,11 +128,20 @@ class Signals:
         self.td_error: Floats64 = np.asarray(td.error, np.float64).ravel()
         self.value: Floats64 = np.asarray(td.value, np.float64).ravel()
         """Q(s||g, a)."""
-        self.frozen: Floats64 = np.asarray(0.0 if td.frozen is None else td.frozen, np.float64)
-        """The TD error of the target networks, if the signal needs it."""
         self.age = age
         """How many collections ago the priority was set; 0 for a new pair."""
+        self._frozen = td.frozen
         self._read = read
+
+    @property
+    def frozen(self) -> Floats64:
+        """The TD error that the target networks have of the same targets."""
+        if self._frozen is None:
+            raise HindsightError(
+                "priority.signal reducible needs the TD errors of the target networks, which this "
+                "learner does not give: use td_error"
+            )
+        return np.asarray(self._frozen, np.float64).ravel()
 
     @cached_property
     def _batch(self) -> Batch:
@@ -158,7 +167,7 @@ def td_error(signals: Signals) -> Floats64:
 def reducible(signals: Signals) -> Floats64:
     """How much larger the squared TD error is than that of the target networks: noise, which no
     learning removes, gets no priority (reducible loss)."""
-    excess: Floats64 = signals.td_error**2 - signals.frozen.ravel() ** 2
+    excess: Floats64 = signals.td_error**2 - signals.frozen**2
     return np.maximum(excess, 0.0)
 
 
