@@ -250,6 +250,23 @@ def test_ppo_stops_where_it_has_moved_far_enough() -> None:
     )
 
 
+def test_ppo_scales_long_gradients_down() -> None:
+    """Adam remembers the first gradient as a tenth of it, and its square as a thousandth."""
+    one: dict[str, Any] = {"epochs": 1, "minibatches": 1}
+    free, loose, short = (
+        batch_of("ppo", False, **one, **limit)[1].policy_optimizer
+        for limit in ({}, {"max_grad_norm": 1e6}, {"max_grad_norm": 1e-3})
+    )
+    jax.tree.map(np.testing.assert_array_equal, free.mu, loose.mu)
+    norm = np.sqrt(sum(np.sum((10.0 * np.asarray(x)) ** 2) for x in jax.tree.leaves(free.mu)))
+    assert norm > 1e-2
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a * 1e-3 / norm, b, rtol=1e-3, atol=1e-9),
+        free.mu,
+        short.mu,
+    )
+
+
 @pytest.mark.parametrize(("kl", "discrete"), [("exact", True), ("sampled", False)])
 def test_trpo_keeps_to_its_bound(kl: str, discrete: bool) -> None:
     _, _, metrics = batch_of("trpo", discrete, kl_estimate=kl, max_kl=1e-3)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import optax
 from tyro.conf import Suppress
 
 from hindsight.agents.actor_critic import ActorCritic
@@ -39,6 +40,9 @@ class PPOConfig(ActorCriticConfig):
     target_kl: OptionalPositive = None
     """A step is left out where the policy has moved farther than this already, as a mean KL
     divergence over its minibatch."""
+    max_grad_norm: OptionalPositive = None
+    """Longer gradients of the policy are scaled down to this norm: a few rows cannot make a step
+    of Adam many times as long as usual."""
 
     def check(self) -> None:
         super().check()
@@ -58,7 +62,8 @@ class PPO(ActorCritic):
         def bonus(policy: Params, distribution: Tensor) -> Tensor:
             return self.bonus(policy, distribution, state, batch)
 
-        state, mean = clipped_passes(self, state, rows, bonus, key, self.config.target_kl)
+        limits = self.config.target_kl, self.config.max_grad_norm
+        state, mean = clipped_passes(self, state, rows, bonus, key, *limits)
         return state, {self.bonus_name: mean}
 
 
@@ -73,6 +78,7 @@ def clipped_passes(
     bonus: Callable[[Params, Tensor], Tensor],
     key: Tensor,
     target_kl: float | None = None,
+    max_grad_norm: float | None = None,
 ) -> tuple[Learner, Tensor]:
     """The state after `epochs` passes over the rows, in shuffled minibatches, with a step of Adam
     on each; and the mean of the bonus that the rate `entropy` weighs, of a policy and its
@@ -90,6 +96,9 @@ def clipped_passes(
             return -gain - state.rates.entropy * found, found
 
         gradient, found = jax.grad(loss, has_aux=True)(state.policy)
+        if max_grad_norm is not None:
+            clip = optax.clip_by_global_norm(max_grad_norm)
+            gradient, _ = clip.update(gradient, clip.init(gradient))
         before = state.policy, state.policy_optimizer
         after = adam_step(state.policy, gradient, state.policy_optimizer, state.rates.policy)
         if target_kl is not None:
