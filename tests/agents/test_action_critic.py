@@ -4,6 +4,7 @@ and that what was pursued makes no difference."""
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -220,8 +221,9 @@ def test_what_does_not_go_with_it_is_named() -> None:
 @pytest.mark.parametrize(
     ("method", "least"), [("a2c", 0.9), ("a3c", 0.7), ("ppo", 0.9), ("trpo", 0.9)]
 )
-def test_on_policy_learners_learn_to_push(method: str, least: float) -> None:
+def test_on_policy_learners_learn_to_push(method: str, least: float, tmp_path: Path) -> None:
     """The presets of point push."""
-    settings = {"agent.deterministic": True} if method == "a3c" else {}
-    run = hindsight.train("hindsight/PointPush-v0", method=method, seed=10, quiet=True, **settings)
+    settings: dict[str, Any] = {"seed": 10, "quiet": True, "run_dir": tmp_path / "run"}
+    settings |= {"agent.deterministic": True} if method == "a3c" else {}
+    run = hindsight.train("hindsight/PointPush-v0", method=method, **settings)
     assert hindsight.evaluate(run.path, episodes=100).success_rate >= least

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hindsight.commands.study import Reproduce
 from hindsight.lab.jobs import Here, Runner
 from hindsight.lab.reproduce import folder
 from hindsight.lab.reproduce.budget import Request, seed_runs
-from hindsight.lab.reproduce.configs import config_of
+from hindsight.lab.reproduce.configs import changed, config_of
 from hindsight.lab.reproduce.experiment import Training
 from hindsight.lab.reproduce.seed_run import run_here
 from hindsight.options import parse
@@ -32,6 +33,8 @@ ONE = {
     "baselines": "push",
     "paper_reach": "base",
     "rooms": "none",
+    "fetch_learners": "reach-sac",
+    "sac_priorities": "point-rank",
     "rank_speed": "replay",
     "policy_gradients": "bits-8",
     "learners": "bits-a2c-none",
@@ -246,3 +249,15 @@ def test_without_the_folder_it_says_where_to_find_it(
     monkeypatch.setattr("hindsight.__file__", str(tmp_path / "site" / "a" / "b" / "__init__.py"))
     with pytest.raises(ValueError, match="clone the Hindsight repository"):
         folder.find(tmp_path)
+
+
+def test_learners_are_compared_with_equal_settings() -> None:
+    """All that two of them have is equal, but how much of exploration is random."""
+    entries = folder.find().experiments["fetch_learners"].entries
+    trainings = [entry for entry in entries if isinstance(entry, Training)]
+    assert len(trainings) == 16
+    for one, other in combinations(trainings, 2):
+        if one.env == other.env:
+            differing = changed(config_of(one, 0), config_of(other, 0))
+            both = {name for name, values in differing.items() if None not in values}
+            assert both - {"agent.random_actions"} == {"agent.method"}

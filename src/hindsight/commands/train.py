@@ -43,7 +43,8 @@ class TrainOptions:
     """Gymnasium id of a goal env, such as FetchPush-v4; `module:Name-v0` imports the module first.
     Arguments for its constructor: --env.NAME VALUE."""
     method: Annotated[
-        str | None, arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg or dqn)")
+        str | None,
+        arg(metavar="NAME", help=METHODS, help_behavior_hint="(default: ddpg, dqn or sac)"),
     ] = None
     preset: Annotated[str, arg(metavar="NAME")] = "default"
     """default, her: plain HER, hper: hindsight prioritised replay in two queues, hper-single: in
