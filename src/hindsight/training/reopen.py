@@ -65,7 +65,7 @@ def reopen(path: Path, steps: int = 0, mirror: Mirror | None = None) -> Iterator
         if found.is_done and _has_finished(found.run):
             taken = found.checkpoint.step if found.checkpoint else 0
             raise HindsightError(
-                f"{path} is finished, with {taken} steps: set steps to how many more"
+                f"{path} is finished, with {taken} steps: say how many more, by --steps or steps="
             )
         yield found
 
