@@ -391,7 +391,7 @@ def test_arrivals_that_end_a_dense_episode_are_no_failures(minari: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--minari", "a b-v0"], "--minari: Malformed"),
+        (["--minari", "a b-v0"], "not the name of a Minari dataset: Malformed"),
         (["--minari", "name"], "ends in a version: name-v0"),
         (["--minari", "a-v0", "-o", "x.onnx"], "-o is for ONNX files"),
         (["--minari", "a-v0", "--episodes", "0"], "at least 1"),
