@@ -64,6 +64,11 @@ def test_few_episodes_are_confirmed_by_more(confirmed: bool) -> None:
     plain = with_settings(config, {"stop_at_success": None})
     by_collector(plain, cast(Any, Played()))(cast(Any, None), False)
     assert asked[2:] == [20]
+    by_collector(with_settings(config, {"eval_episodes": 100}), cast(Any, Played()))(
+        cast(Any, None), False
+    )
+    assert asked.pop() == 100  # enough at once: nothing is played twice
+    assert asked[3:] == []
     more = with_settings(plain, {"final_episodes": 50})
     for last in (False, True):
         by_collector(more, cast(Any, Played()))(cast(Any, None), last)

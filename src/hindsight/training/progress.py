@@ -81,7 +81,8 @@ def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor,
         if last:
             return played(config.last_eval_episodes), {}
         found, wanted = played(config.eval_episodes), config.stop_at_success
-        if wanted is not None and found.success_rate >= wanted:
+        few = config.eval_episodes < config.last_eval_episodes
+        if few and wanted is not None and found.success_rate >= wanted:
             found = played(config.last_eval_episodes)
         return found, {}
 
