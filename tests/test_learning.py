@@ -40,3 +40,9 @@ def test_the_empty_room_is_learnt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_fetch_reach_within_10k_steps(seed: int, tmp_path: Path) -> None:
     assert success(tmp_path, "FetchReach-v4", seed=seed, steps=10_000) >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["td3", "sac", "tqc"])
+def test_fetch_reach_by_every_learner_of_robots(method: str, tmp_path: Path) -> None:
+    assert success(tmp_path, "FetchReach-v4", seed=10, method=method) >= 0.95

@@ -187,6 +187,18 @@ def test_the_actors_loss_by_hand() -> None:
     assert float(loss) == pytest.approx(-0.25 * float(found) + 5.0, rel=1e-5)
 
 
+def test_importance_weights_go_into_the_actors_loss_if_asked_for() -> None:
+    agent, state = sac(temperature=0.25)
+    weighted = batch()._replace(importance=np.array([1.0, 2.0, 4.0, 4.0], np.float32))
+    _, log_prob = agent.drawn(state.actor, jnp.zeros((4, 5)), KEY)
+    losses = 0.25 * np.asarray(log_prob) + 5.0  # the smallest value is -5 everywhere
+    for beta, weights in ((0.0, np.ones(4)), (1.0, np.array([0.25, 0.5, 1.0, 1.0]))):
+        loss, _ = agent.actor_loss(
+            state.actor, state, weighted._replace(actor_beta=np.float32(beta)), KEY
+        )
+        assert float(loss) == pytest.approx(float((weights * losses).mean()), rel=1e-5)
+
+
 def test_the_actor_climbs_the_smallest_value() -> None:
     agent, state = sac(temperature=1e-6)
     state.critic["params"]["Dense_0"]["kernel"] = (
@@ -267,11 +279,14 @@ def test_dropout_on_drops_by_its_key_and_keeps_the_mean() -> None:
     whole = agent.critics(params, inputs, action)  # 512 units of 7 + 1 each, and 1
     assert float(whole[0, 0, 0]) == 512 * 8 + 1
     assert float(one.mean()) == pytest.approx(512 * 8 + 1, rel=0.01)
-    # TD errors of new pairs are those of the whole network.
-    learnt, *_ = agent.update(agent.scheduled(state, SHAPES.no_scale(), 0.0), batch(), KEY)
+    # TD errors of new pairs are those of the whole network: as if there were no dropout.
+    state = agent.scheduled(state, SHAPES.no_scale(), 0.0)
+    _, dropped, _ = agent.update(state, batch(), KEY)
+    whole_agent = SAC(replace(agent.config, dropout=0.0), SHAPES)
     np.testing.assert_array_equal(
-        agent.td_errors(learnt, batch()).error, agent.td_errors(learnt, batch()).error
+        agent.td_errors(state, batch()).error, whole_agent.td_errors(state, batch()).error
     )
+    assert not np.allclose(dropped.error, whole_agent.update(state, batch(), KEY)[1].error)
 
 
 def test_layer_norm_is_in_the_critics_only() -> None:

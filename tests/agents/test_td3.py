@@ -73,6 +73,32 @@ def test_the_actor_learns_at_every_second_update() -> None:
     assert int(second.updates) == 2
 
 
+def test_the_actors_loss_by_hand_and_it_climbs_the_first_critic() -> None:
+    actor = jax.tree.map(jnp.zeros_like, AGENT.init(KEY).actor)
+    actor["params"]["Dense_1"]["bias"] = jnp.arctanh(jnp.array([0.5, -0.25]))
+    critic = constant((-3.0, -5.0))
+    # relu(a) - 3 and relu(-a) - 5 of the first action.
+    critic["params"]["Dense_0"]["kernel"] = (
+        jnp.zeros((2, 7, 4)).at[:, 5, 0].set(jnp.array([1.0, -1.0]))
+    )
+    critic["params"]["Dense_1"]["kernel"] = jnp.ones((2, 4, 1))
+    now = state(actor=actor, critic=critic)
+    gradient, size = jax.grad(AGENT.actor_loss, has_aux=True)(now.actor, now, batch())
+    loss, _ = AGENT.actor_loss(now.actor, now, batch())
+    # -(0.5 - 3), and 1.0 * (0.5^2 + 0.25^2) / 2.
+    assert float(loss) == pytest.approx(2.5 + 0.15625, rel=1e-6)
+    assert float(size) == pytest.approx(0.375, rel=1e-6)
+    # (-1 + 0.5) (1 - 0.5^2), and -0.25 (1 - 0.25^2), by the slope of tanh.
+    np.testing.assert_allclose(
+        gradient["params"]["Dense_1"]["bias"], [-0.375, -0.234375], rtol=1e-5
+    )
+    weighted = batch()._replace(
+        importance=np.array([1.0, 2.0, 4.0, 4.0], np.float32), actor_beta=np.float32(1)
+    )
+    loss, _ = AGENT.actor_loss(now.actor, now, weighted)
+    assert float(loss) == pytest.approx((0.25 + 0.5 + 1 + 1) / 4 * 2.65625, rel=1e-6)
+
+
 def test_the_noise_of_the_target_is_clipped_and_stays_in_the_box() -> None:
     seen: list[Any] = []
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
+from hindsight.agents.config import OffPolicyAgentConfig
 from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import rows
@@ -16,7 +18,10 @@ from hindsight.lab.reproduce.seed_run import SeedRun
 from hindsight.training.run import Run
 
 # Seconds, on two cores (docs/performance.md); good enough to plan an evening.
-_PER_REPLAYED = 28e-6  # a transition in an update of the learner
+_PER_REPLAYED = 28e-6  # a transition in an update of DDPG with 3x256 networks
+_PER_UPDATE = 1.5e-3  # whatever the networks
+_TIMES_DDPG = {"td3": 1.2, "sac": 1.35, "tqc": 1.7}
+_BFLOAT16 = 0.6
 _PRIORITISED = 1.3  # times as much
 _PER_ROBOT_STEP = 1 / 2800
 _PER_JAX_STEP = 6e-4  # of a policy gradient in bit flip and rooms, playing and learning
@@ -126,7 +131,8 @@ def estimated_minutes(config: TrainConfig, entry: Training) -> float:
     seconds = _START + evaluated * simulated
     if not isinstance(config, OffPolicyConfig):
         return (seconds + config.steps * (simulated + _PER_JAX_STEP)) / 60
-    learning = cycles * config.updates_of_cycle(horizon) * config.batch_size * _PER_REPLAYED
+    updates = cycles * config.updates_of_cycle(horizon)
+    learning = updates * (_PER_UPDATE + config.batch_size * _per_replayed(config.agent))
     learning *= _PRIORITISED if config.priority.sampling != "uniform" else 1
     collecting = config.steps * simulated
     return (seconds + (max(learning, collecting) if config.overlap else learning + collecting)) / 60
@@ -145,3 +151,10 @@ def _left(folder: Folder, job: SeedRun) -> float:
     if state == "pending" or isinstance(entry, Measurement):
         return whole
     return whole * max(1 - last_step(Run.open(job.run_dir)) / job.steps, 0.0)
+
+
+def _per_replayed(agent: OffPolicyAgentConfig) -> float:
+    """Seconds of a transition in an update, by what the hidden layers multiply."""
+    products = sum(a * b for a, b in pairwise(agent.net_arch)) / (2 * 256**2)
+    faster = _BFLOAT16 if agent.precision == "bfloat16" else 1.0
+    return _PER_REPLAYED * products * _TIMES_DDPG.get(agent.method, 1.0) * faster
