@@ -52,6 +52,12 @@ EXPERIMENT = Experiment(
             replay__goal_numbers="late",
             priority__bias_correction="none",
         ),
+        training(
+            "late-uniform",
+            "two changes: goals k t/T, pairs drawn uniformly",
+            replay__goal_numbers="late",
+            priority__sampling="uniform",
+        ),
         training("achieved", "goals already achieved are stored", replay__drop_achieved=0.0),
         training("k-8", "replay_k 8", replay__replay_k=8.0),
         training("k-linear", "replay_k from 8 to 1", replay__replay_k="linear(8, 1)"),
