@@ -77,7 +77,7 @@ class TrainConfig:
     """Those of the last evaluation; as many as of the others if not given."""
     stop_at_success: OptionalShare = None
     """End the training when an evaluation has this success rate. One of fewer than 100 episodes is
-    continued to 100 first."""
+    confirmed by 100 others first."""
     max_episode_steps: OptionalCount = None
     """Time limit, for envs that have none of their own."""
     simulator: Literal["auto", "jax", "threads", "processes", "inline"] = "auto"

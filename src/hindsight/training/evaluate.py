@@ -31,7 +31,9 @@ watched afterwards."""
 
 
 def evaluate(
-    collector: Collecting, act: Act, episodes: int, seed: int, stream: int = FRESH
+    collector: Collecting, act: Act, episodes: int, seed: int, stream: int = FRESH, first: int = 0
 ) -> Evaluation:
-    """Play `episodes` episodes with `act`. Their starts depend on seed and stream only."""
-    return Evaluation.of(collector.collect(act, episode_seeds(seed, stream, 0, episodes)), episodes)
+    """Play `episodes` episodes with `act`, from the number `first` of the stream on. Their starts
+    depend on nothing else."""
+    seeds = episode_seeds(seed, stream, first, episodes)
+    return Evaluation.of(collector.collect(act, seeds), episodes)

@@ -72,18 +72,18 @@ class Reporter:
 
 def by_collector(config: TrainConfig, collector: Collecting) -> Callable[[Actor, bool], Score]:
     """Evaluation by greedy episodes that a collector plays. One that is good enough to end the
-    training is confirmed by more of them."""
+    training is confirmed by others, because it was good by chance, too."""
 
     def score(actor: Actor, last: bool) -> Score:
-        def played(episodes: int) -> Evaluation:
-            return evaluate(collector, actor, episodes, config.seed, EVALUATION)
+        def played(episodes: int, first: int = 0) -> Evaluation:
+            return evaluate(collector, actor, episodes, config.seed, EVALUATION, first)
 
         if last:
             return played(config.last_eval_episodes), {}
         found, wanted = played(config.eval_episodes), config.stop_at_success
         few = config.eval_episodes < config.last_eval_episodes
         if few and wanted is not None and found.success_rate >= wanted:
-            found = played(config.last_eval_episodes)
+            found = played(config.last_eval_episodes, first=config.eval_episodes)
         return found, {}
 
     return score
