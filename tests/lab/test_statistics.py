@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from hindsight.lab.statistics import (
@@ -50,18 +51,30 @@ def test_improvement_counts_pairs_of_seeds_and_ties_half():
     assert improvement_text(improvement([0, 1], [1, 0])).endswith(": cannot be told")
 
 
-def test_area_is_the_mean_of_the_evaluations_up_to_a_step():
+def test_area_is_that_under_straight_lines_between_evaluations():
     steps, success = [10, 20, 30], [0.0, 0.9, 0.3]
-    assert area(steps, success) == pytest.approx(0.4)
-    assert area(steps, success, until=20) == pytest.approx(0.45)
+    # 0 up to 10; then 10 * 0.45, then 10 * 0.6.
+    assert area(steps, success) == pytest.approx(10.5 / 30)
+    assert area(steps, success, until=20) == pytest.approx(4.5 / 20)
+    assert area(steps, success, until=15) == pytest.approx(5 * 0.225 / 15)
+    assert area(steps, success, until=99) == area(steps, success)
+    assert area([10], [0.4]) == area([10, 20], [0.4, 0.9], until=10) == pytest.approx(0.4)
+    # Half as many evaluations of the same curve say nearly the same.
+    steps = np.arange(1, 41) * 16
+    success = 1 / (1 + np.exp(-(steps - 300) / 60))
+    assert area(steps[1::2], success[1::2]) == pytest.approx(area(steps, success), abs=0.002)
+    steps, success = [10, 20, 30], [0.0, 0.9, 0.3]
     assert first_good(steps, success) == 20
     assert first_good(steps, [0.0, 0.89, 0.3]) is None
 
 
-def test_steps_to_good_is_the_median_of_the_seeds_that_get_there():
+def test_steps_to_good_is_the_median_of_all_seeds():
     found = steps_to_good([4000, None, 2000, 9000])
-    assert (found.reached, found.seeds, found.median.value) == (3, 4, 4000)
-    assert str(found) == found.with_interval == "3 of 4, 4k"  # three seeds have no interval
+    assert (found.reached, found.seeds, found.median.value) == (3, 4, 9000)
+    assert str(found) == found.with_interval == "3 of 4, 9k"  # few seeds have no interval
+    # One seed that is soon says nothing where most never get there.
+    assert str(steps_to_good([1000, None, None, None, None])) == "1 of 5"
+    assert steps_to_good([1000, 2000, 3000, None, None]).with_interval == "3 of 5, 3k [1k, never]"
     many = steps_to_good([1000, 2000, 3000, 4000, 5000])
     assert many.with_interval.startswith("5 of 5, 3k [")
     assert 1000 <= many.median.low < 3000 < many.median.high <= 5000

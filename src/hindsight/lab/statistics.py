@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
+
+from hindsight.types import Array
 
 _DRAWS = 5000
 FEW_SEEDS = 5
@@ -91,10 +95,14 @@ def improvement_of_many(a: Sequence[float], b: Sequence[float]) -> Estimate | No
 
 
 def area(steps: Sequence[float], success: Sequence[float], until: float | None = None) -> float:
-    """The mean of the evaluations of a run, up to a step: the area under its learning curve."""
-    return float(
-        np.mean([y for x, y in zip(steps, success, strict=True) if until is None or x <= until])
-    )
+    """Mean success up to a step: the area under the learning curve over its length, straight lines
+    between evaluations, and before the first one as at it. So it depends little on how often a
+    run was evaluated."""
+    x, y = np.array([0.0, *steps]), np.array([success[0], *success])
+    end = x[-1] if until is None else min(until, x[-1])
+    before = x < end
+    x, y = np.append(x[before], end), np.append(y[before], np.interp(end, x, y))
+    return float(np.trapezoid(y, x) / end)
 
 
 def first_good(steps: Sequence[float], success: Sequence[float]) -> float | None:
@@ -104,12 +112,14 @@ def first_good(steps: Sequence[float], success: Sequence[float]) -> float | None
 
 @dataclass(frozen=True)
 class StepsToGood:
-    """How many seeds have an evaluation of 0.9 or more, and the median of their first ones."""
+    """How many seeds have an evaluation of 0.9 or more, and the median of their first ones. Seeds
+    that have none count as later than all others."""
 
     reached: int
     seeds: int
     median: Estimate | None
-    """Over the seeds that reach it, with its 95 % bootstrap interval."""
+    """Over all seeds, with its 95 % bootstrap interval, which may be open upwards; None if most
+    have none."""
 
     def __str__(self) -> str:
         return f"{self.reached} of {self.seeds}" + (
@@ -120,15 +130,22 @@ class StepsToGood:
     def with_interval(self) -> str:
         if self.median is None or self.median.seeds < FEW_SEEDS:
             return str(self)
-        return f"{self} [{self.median.low / 1000:.0f}k, {self.median.high / 1000:.0f}k]"
+        high = f"{self.median.high / 1000:.0f}k" if math.isfinite(self.median.high) else "never"
+        return f"{self} [{self.median.low / 1000:.0f}k, {high}]"
 
 
 def steps_to_good(firsts: Sequence[float | None]) -> StepsToGood:
     """Of the first good evaluations of each seed; None for a seed that has none."""
-    found = np.array([step for step in firsts if step is not None], float)
-    if not len(found):
-        return StepsToGood(0, len(firsts), None)
-    draws = np.random.default_rng(0).choice(found, (_DRAWS, len(found)))
-    low, high = np.quantile(np.median(draws, axis=1), [0.025, 0.975])
-    median = Estimate(float(np.median(found)), float(low), float(high), len(found))
-    return StepsToGood(len(found), len(firsts), median)
+    steps = np.array([math.inf if step is None else step for step in firsts])
+    reached = int(np.isfinite(steps).sum())
+    middle = _median(steps)
+    if not math.isfinite(middle):
+        return StepsToGood(reached, len(steps), None)
+    draws = np.random.default_rng(0).choice(steps, (_DRAWS, len(steps)))
+    low, high = np.quantile(_median(draws), [0.025, 0.975], method="nearest")
+    return StepsToGood(reached, len(steps), Estimate(middle, float(low), float(high), len(steps)))
+
+
+def _median(steps: Array) -> Any:
+    """Of the last axis. Of an even number the later middle one: the mean with infinity is none."""
+    return np.sort(steps, axis=-1)[..., steps.shape[-1] // 2]

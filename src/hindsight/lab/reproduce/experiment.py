@@ -57,6 +57,8 @@ class Training:
     package: str = ""
     """That its env is of, if an extra brings it. Where it is not installed, rows cannot be compared
     with the entry, and are believed."""
+    base: str = ""
+    """The training that it is compared with, by its slug, if not the experiment's `base`."""
     home: str = ""
     """The experiment whose results it belongs to; set when the file is read."""
 
@@ -136,7 +138,8 @@ class Experiment:
     cell: Literal["success", "score"] = "success"
     """What a cell shows then."""
     base: str = ""
-    """The training that the others are compared with in the column `against`, by its slug."""
+    """The training that the others are compared with in the columns `against` and `gap`, by its
+    slug."""
     at_steps: tuple[int, ...] = ()
     """Steps at which the column `at_steps` reads the learning curves."""
     area_until: int | None = None

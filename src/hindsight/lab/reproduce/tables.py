@@ -16,7 +16,9 @@ from hindsight.lab.reproduce.experiment import Entry, Experiment, Measurement, T
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.rows import Row, config_in, rows_of
 from hindsight.lab.statistics import (
+    FEW_SEEDS,
     area,
+    difference,
     estimate,
     first_good,
     improvement_of_many,
@@ -49,14 +51,16 @@ def table(
     columns = experiment.columns if view is None else VIEWS[view]
     lines = [[_heading(experiment, name) for name in columns]]
     by_slug = {entry.slug: rows for entry, rows in zip(trainings, found, strict=True)}
-    base = by_slug.get(experiment.base, {})
     for entry, rows in zip(trainings, found, strict=True):
         cells = {
             name: COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else ""
             for name in columns
         }
-        if "against" in cells and rows and base and entry.slug != experiment.base:
-            cells["against"] = _against(experiment, rows, base)
+        base = by_slug.get(entry.base or experiment.base, {})
+        if rows and base and entry.slug != experiment.base:
+            for name, compare in COMPARISONS.items():
+                if name in cells:
+                    cells[name] = compare(_areas(experiment, rows), _areas(experiment, base))
         lines.append(list(cells.values()))
         if not rows:
             lines[-1][1] = NOT_RUN
@@ -191,10 +195,23 @@ def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
     return str(steps_to_good([first_good(*_curve(row)) for row in rows.values()]))
 
 
-def _against(experiment: Experiment, rows: Rows, base: Rows) -> str:
+def _against(areas: Sequence[float], base: Sequence[float]) -> str:
     """The probability of a larger area than the base's, in words if its interval says so."""
-    found = improvement_of_many(_areas(experiment, rows), _areas(experiment, base))
-    return improvement_text(found)
+    return improvement_text(improvement_of_many(areas, base))
+
+
+def _gap(areas: Sequence[float], base: Sequence[float]) -> str:
+    """How much larger the area is than the base's: what cannot be told is no larger than this."""
+    found = difference(areas, base)
+    if found.seeds < FEW_SEEDS:
+        return ""
+    return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+COMPARISONS: dict[str, Callable[[Sequence[float], Sequence[float]], str]] = {
+    "against": _against,
+    "gap": _gap,
+}
 
 
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
@@ -240,6 +257,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     ),
     "area": ("area under the curve [95 %]", _area),
     "against": ("P(larger area than the base) [95 %]", lambda experiment, entry, rows: ""),
+    "gap": ("area minus that of the base [95 %]", lambda experiment, entry, rows: ""),
     "soon": ("seeds that reach 0.9, median step", _soon),
     "version": ("version", _version),
     "peer": ("another library", _peer),
