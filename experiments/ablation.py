@@ -16,7 +16,7 @@ TWO_EPISODES = {
     "num_envs": 2,
     "episodes_per_cycle": 2,
     "gradient_steps": 6,
-    "eval_every": 160,
+    "eval_every": 160,  # as often
     "policy_ema": 0.994,
 }
 
@@ -26,7 +26,7 @@ def changed(slug: str, label: str, settings: dict[str, Any]) -> Training:
         slug,
         "FetchPush-v4",
         preset="hper",
-        settings=settings,
+        settings={"eval_every": 10, "eval_episodes": 50} | settings,
         seeds=SEEDS,
         stop_at=STEPS,
         label=label,

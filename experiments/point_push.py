@@ -17,6 +17,13 @@ PROPORTIONAL = {"priority.sampling": "proportional"}
 NO_WEIGHTS = {"priority.bias_correction": "none"}
 LATE = {"replay.goal_numbers": "late"}
 FRESH = {"priority.fresh": 4}
+BASELINES = {
+    "steps": 512_000,
+    "eval_every": 32,
+    "eval_episodes": 100,
+    "agent.net_arch": (64, 64),
+}
+"""Steps, evaluations and networks as in the others."""
 
 
 def training(
@@ -134,13 +141,34 @@ EXPERIMENT = Experiment(
         more(
             "others", "half of the goals are desired goals of others", {"replay.other_goals": 0.5}
         ),
-        more("energy", "episodes by how far the disc moved", {"replay.moved_power": 1.0}),
+        more(
+            "energy",
+            "uniformly, but episodes by how far the disc moved",
+            UNIFORM | {"replay.moved_power": 1.0},
+            "uniform",
+        ),
+        training(
+            "her-energy",
+            "HER, episodes by how far the disc moved (EBP)",
+            {"replay.moved_power": 1.0},
+            "her",
+            main=False,
+            preset="her",
+        ),
+        training(
+            "baselines",
+            "HER as in OpenAI baselines, 8 workers",
+            BASELINES,
+            main=False,
+            preset="baselines",
+        ),
     ),
     columns=("label", "count", "estimate", "area", "against", "gap", "soon"),
     base="base",
     figure="none",
     note=(
         "Each is held against the base, or against the row that `of` names in "
-        "experiments/point_push.py. Task and settings of `her` were chosen on seeds 10-14, which are not among these."
+        "experiments/point_push.py. Proportional priorities have their usual alpha, 0.6. Task and "
+        "settings of `her` were chosen on seeds 10-14, which are not among these."
     ),
 )

@@ -13,7 +13,7 @@ TASKS = {
         "push",
         "FetchPush-v4",
         "hper",
-        settings={"agent.precision": "bfloat16"},
+        settings={"agent.precision": "bfloat16", "eval_every": 10, "eval_episodes": 50},
         seeds=(0, 1, 2, 3, 4),
         stop_at=304_000,
     ),

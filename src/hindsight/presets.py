@@ -148,6 +148,7 @@ def _averaged(
         "episodes_per_cycle": 2 * workers,
         "gradient_steps": updates,
         "batch_size": workers * batch_size,
+        "replay.buffer_size": workers * 1_000_000,  # each worker has its own
         "eval_every": cycles,
         "eval_episodes": workers * tests,
         "agent.target_update_interval": updates,

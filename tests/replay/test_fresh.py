@@ -45,7 +45,7 @@ def test_exponents_follow_the_sampling_and_the_settings(sampling: Any, alpha: fl
         assert batch.fresh.alpha.tolist() == pytest.approx([expected] * 3)
         assert batch.fresh.epsilon.tolist() == pytest.approx([epsilon] * 3)
         ranked = replay.storage.length.sum() if sampling.startswith("rank") else 0
-        assert batch.fresh.ranked.tolist() == [ranked] * 3
+        assert batch.fresh.ranked.tolist() == [[ranked] * 2] * 3
     assert (
         filled(replace(priority, fresh=1)).sample(3, 10, 0.0, np.random.default_rng(0)).batch.fresh
         is None
@@ -56,9 +56,7 @@ def test_candidates_are_chosen_by_their_fresh_priorities() -> None:
     rng, count = np.random.default_rng(0), 40_000
     error, importance = np.array([1.0, -2.0, 5.0, 0.0]), np.array([1.0, 0.5, 2.0, 4.0])
     column = np.tile(np.arange(4.0), count)
-    fresh = Fresh(
-        jnp.asarray(rng.random(count)), jnp.asarray(0.5), jnp.asarray(0.25), jnp.asarray(0.0)
-    )
+    fresh = Fresh(jnp.asarray(rng.random(count)), jnp.asarray(0.5), jnp.asarray(0.25), jnp.zeros(2))
     rows = (column[:, None],) * 4
     candidates = Batch(*rows, column, column, np.tile(importance, count), 0.7, 0.3, fresh)
     known = TDErrors(jnp.asarray(np.tile(error, count)), jnp.zeros(4 * count))
@@ -88,9 +86,8 @@ def test_by_rank_candidates_are_chosen_as_if_all_that_is_stored_were_ranked() ->
     old, error = rng.uniform(0.1, 1.0, stored), rng.uniform(0, 1, stored)
     drawn = rng.choice(stored, 4 * count, p=old / old.sum())
     importance = 1.0 / (stored * (old / old.sum())[drawn])
-    fresh = Fresh(
-        jnp.asarray(rng.random(count)), jnp.asarray(0.7), jnp.asarray(0.0), jnp.asarray(50.0)
-    )
+    ranked = jnp.full(2, 50.0)
+    fresh = Fresh(jnp.asarray(rng.random(count)), jnp.asarray(0.7), jnp.asarray(0.0), ranked)
     column = drawn.astype(np.float32)
     rows = (column[:, None],) * 4
     candidates = Batch(*rows, column, column, importance, 0.7, 0.3, fresh)
@@ -107,3 +104,57 @@ def test_a_batch_without_candidates_stays_as_it_is() -> None:
     batch, td = choose(plain, lambda batch: pytest.fail("no TD error is asked for"))
     assert batch is plain
     assert td is None
+
+
+def test_of_two_queues_as_many_are_chosen_as_are_due_of_each() -> None:
+    """However much larger the errors of one queue are; within each, by fresh ranks or sizes."""
+    rng, count = np.random.default_rng(2), 20_000
+    queue = np.tile([0, 1, 1, 1], count)
+    error = np.where(queue == 0, 100.0, np.tile([1.0, 1.0, 3.0, 4.0], count))
+    importance = np.where(queue == 0, 7.0, np.tile([1.0, 1.0, 1.0, 0.5], count))
+    due = np.repeat([0, 1], [count // 5, count - count // 5])
+    exponents = (jnp.asarray(1.0), jnp.asarray(0.0))
+    fresh = Fresh(jnp.asarray(rng.random(count)), *exponents, jnp.zeros(2), queue, due)
+    column = np.tile(np.arange(4.0), count)
+    candidates = Batch(*(column[:, None],) * 4, column, column, importance, 0.7, 0.3, fresh)
+    batch, which = choose_by(candidates, jnp.asarray(error))
+    np.testing.assert_array_equal(queue[np.asarray(which)], due)
+    # Of the queue of alternate goals: sizes 1, 3, 4, standing for 1, 1, 1/2.
+    alternate = np.asarray(batch.reward)[due == 1].astype(int)
+    share = np.bincount(alternate, minlength=4)[1:] / len(alternate)
+    assert share == pytest.approx(np.array([1.0, 3.0, 2.0]) / 6, abs=0.01)
+    # 1 / (N P): the mean of size x what it stands for, over the size.
+    expected = np.array([2.0 / 1.0, 2.0 / 3.0, 2.0 / 4.0])
+    found = np.asarray(batch.importance)[due == 1]
+    assert found == pytest.approx(expected[alternate - 1], rel=1e-3)
+    assert np.asarray(batch.importance)[due == 0] == pytest.approx(7.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("queues", ["single_queue", "two_queues"])
+def test_the_actors_batch_is_uniform_among_what_is_stored(queues: Any) -> None:
+    """It had goals chosen anew, most of them the transition's own, where achieved ones are
+    dropped."""
+    rng = np.random.default_rng(0)
+    replay = make_replay(
+        LINE,
+        ReplayConfig(buffer_size=8 * LINE.horizon, goals_chosen="stored"),
+        PriorityConfig(sampling="rank", queues=queues, actor_batch="uniform"),
+    )
+    new = replay.store(random_episodes(rng, 8, LINE.horizon, LINE), 0.0, rng)
+    errors = rng.exponential(size=len(new)) ** 4
+    replay.push(new, TDErrors(errors, errors))
+    assert replay.priorities is not None
+    drawn = replay.priorities.sample_uniformly(3, 20_000, 4.0, rng)
+    assert drawn.shape == (3, 20_000)
+    assert set(np.unique(drawn)) == set(new)
+    alternate = new >= replay.priorities.pairs.actual
+    of_new = np.zeros(new.max() + 1)
+    np.add.at(of_new, drawn.ravel(), 1.0 / drawn.size)
+    if queues == "two_queues":
+        expected = np.where(alternate, 0.8 / alternate.sum(), 0.2 / (~alternate).sum())
+    else:
+        expected = np.full(len(new), 1.0 / len(new))
+    assert of_new[new] == pytest.approx(expected, rel=0.25)
+    batch = replay.sample(2, 50, 0.0, rng).batch
+    assert batch.actor is not None
+    assert batch.actor.reward.shape == (2, 50)

@@ -293,7 +293,7 @@ def test_a_restored_replay_knows_that_episodes_end(sampling: Any) -> None:
 def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(
     power: float, priority: PriorityConfig
 ) -> None:
-    """It used to count only where TD errors did."""
+    """It used to count only where TD errors did, and importance weights used to undo it."""
     rng = np.random.default_rng(3)
     episodes = random_episodes(rng, 8, LINE.horizon, LINE)
     replay = make_replay(LINE, replace(STORED, moved_power=power), priority)
@@ -306,8 +306,19 @@ def test_moved_power_weighs_stored_pairs_whatever_their_first_priority(
     np.testing.assert_allclose(probability, expected / expected.sum(), rtol=1e-4)
     sample = replay.sample(2, 1000, 0.0, rng)
     drawn = np.array([np.flatnonzero(new == pair)[0] for pair in sample.pairs.ravel()])
-    importance = 1.0 / (len(new) * probability[drawn])
-    np.testing.assert_allclose(sample.batch.importance.ravel(), importance, rtol=1e-4)
+    importance = sample.batch.importance.ravel()
+    # All priorities are 1, and what the weights do is no bias.
+    np.testing.assert_allclose(importance / importance[0], 1.0, rtol=1e-4)
+    errors = np.where(drawn % 2, 0.5, 2.0)  # now priorities differ, and those are corrected
+    if not replay.prioritised:
+        assert (importance == 1).all()
+        return
+    replay.push(sample.pairs, TDErrors(errors, errors), sample.sampled_at)
+    sample = replay.sample(2, 1000, 0.0, rng)
+    priority = replay.priorities.queues.priority(sample.pairs.ravel())
+    own = priority / weight[replay.pairs.address(sample.pairs.ravel()).slot]
+    found = sample.batch.importance.ravel() * own
+    np.testing.assert_allclose(found / found[0], 1.0, rtol=1e-4)
 
 
 @pytest.mark.parametrize("sampling", ["proportional", "rank", "rank_heap"])

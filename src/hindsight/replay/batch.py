@@ -19,7 +19,9 @@ class Fresh(NamedTuple):
     draws: Tensor  # [B] uniform numbers, one for each transition that is chosen
     alpha: Tensor  # exponent of the fresh priorities
     epsilon: Tensor  # added to them
-    ranked: Tensor  # how many entries are ranked by them; 0: their sizes count
+    ranked: Tensor  # [2] how many entries of each queue are ranked by them; 0: their sizes count
+    queue: Tensor | None = None  # [C] of two queues, the one that a candidate is of: 0 or 1
+    due: Tensor | None = None  # [B] and the one that each chosen is to be of, in ascending order
 
 
 class Batch(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.batch import Batch, Fresh, TDErrors
 from hindsight.types import Tensor
 
 
@@ -35,34 +35,62 @@ def choose_by(batch: Batch, error: Tensor) -> tuple[Batch, Tensor]:
     if actor is None:
         actor = every_nth(candidates, len(batch.fresh.draws))._replace(actor_beta=batch.actor_beta)
     size = jnp.abs(error) + batch.fresh.epsilon
-    ranked = batch.fresh.ranked
-    rank = estimated_rank(size, batch.importance, ranked)
-    priority = jnp.where(ranked > 0, 1.0 / rank, size) ** batch.fresh.alpha
-    chosen, which = resample(candidates, priority, batch.fresh.draws)
-    return chosen._replace(actor=actor), which
+    which, importance = resample(size, batch.importance, batch.fresh)
+    chosen = _take(candidates, which)._replace(importance=importance, actor=actor)
+    return chosen, which
 
 
-def estimated_rank(size: Tensor, importance: Tensor, ranked: Tensor) -> Tensor:
-    """The rank of each candidate [C] among all entries, from 1: a candidate stands for the more
-    of them the less likely it was drawn."""
+def estimated_rank(size: Tensor, stands_for: Tensor, ranked: Tensor) -> Tensor:
+    """The rank of each candidate [C] among all `ranked` entries, from 1: a candidate stands for
+    the more of them the less likely it was drawn."""
     order = jnp.argsort(-size, stable=True)
-    ranks = jnp.cumsum(importance[order]) * ranked / len(size)
+    ranks = jnp.cumsum(stands_for[order]) * ranked
     return jnp.zeros_like(ranks).at[order].set(jnp.maximum(ranks, 1.0))
 
 
-def resample(batch: Batch, priority: Tensor, draws: Tensor) -> tuple[Batch, Tensor]:
-    """As many of the candidates [C] as there are draws [B], by fresh priorities [C]; also which.
+def resample(size: Tensor, importance: Tensor, fresh: Fresh) -> tuple[Tensor, Tensor]:
+    """Which candidates [C] are learnt from [B], by their fresh sizes, and 1 / (N P) for the fresh
+    P of these.
 
     A candidate that was drawn with probability P counts 1 / (N P) times, so that what is chosen
     follows the fresh priorities and not the old ones (sampling, importance, resampling). For
-    candidates drawn uniformly this is large batch experience replay (Lahire et al., 2022).
-    `importance` of the chosen is 1 / (N P) for the fresh P.
+    candidates drawn uniformly this is large batch experience replay (Lahire et al., 2022). Of two
+    queues as many are chosen as are due of each, so the ratio of their goals stays.
     """
-    mass = jnp.cumsum(priority * batch.importance)
-    targets = (jnp.arange(len(draws)) + draws) / len(draws) * mass[-1]
-    chosen = jnp.clip(jnp.searchsorted(mass, targets, side="right"), 0, len(mass) - 1)
-    importance = mass[-1] / len(mass) / priority[chosen]
-    return _take(batch, chosen)._replace(importance=importance), chosen
+    if fresh.queue is None or fresh.due is None:
+        everything, every = jnp.ones(len(size), int), jnp.ones(len(fresh.draws), int)
+        return _resample(size, everything, importance, fresh, 0, every)
+    both = [
+        _resample(
+            size,
+            jnp.where(fresh.queue == queue, 1, 0),
+            importance,
+            fresh,
+            queue,
+            jnp.where(fresh.due == queue, 1, 0),
+        )
+        for queue in (0, 1)
+    ]
+    which, weight = (jnp.where(fresh.due == 0, *parts) for parts in zip(*both, strict=True))
+    return which, weight
+
+
+def _resample(
+    size: Tensor, mine: Tensor, importance: Tensor, fresh: Fresh, queue: int, due: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same from one queue, whose candidates are `mine` [C]; it says something where one of its
+    own is `due` [B]."""
+    stands_for = mine * importance / jnp.maximum(jnp.sum(mine), 1)
+    ranked = fresh.ranked[queue]
+    rank = estimated_rank(size, stands_for, ranked)
+    priority = jnp.where(ranked > 0, 1.0 / rank, size) ** fresh.alpha
+    order = jnp.argsort(-mine, stable=True)  # its own first: no rounding can choose another
+    mass = jnp.cumsum((priority * stands_for)[order])
+    place = jnp.cumsum(due) - 1 + fresh.draws
+    target = place / jnp.maximum(jnp.sum(due), 1) * mass[-1]
+    last = jnp.maximum(jnp.sum(mine).astype(int) - 1, 0)
+    chosen = order[jnp.clip(jnp.searchsorted(mass, target, side="right"), 0, last)]
+    return chosen, mass[-1] / priority[chosen]
 
 
 def every_nth(batch: Batch, count: int) -> Batch:

@@ -170,8 +170,8 @@ class Pairs:
         used[:] = all_between(saved, "goal_time", least, self.horizon)
 
     def before(self, ids: Ints, held: Callable[[Ints], Bools]) -> tuple[Ints, Ints]:
-        """The pairs of the steps before, under the same goal or, of the alternate goals that are
-        held, the one nearest in time; and which of `ids` each belongs to."""
+        """The pairs of the steps before, under the same goals, that are held; and which of `ids`
+        each belongs to."""
         at = self.address(ids)
         own = np.flatnonzero((ids < self.actual) & (at.step > 0))
         start = self.first[np.maximum(at.step - 1, 0)]
@@ -184,10 +184,9 @@ class Pairs:
         room = place < count[which, None]
         numbers = np.where(room, first[:, None] + place, 0)
         room &= held(self.actual + numbers.ravel()).reshape(room.shape)
-        times = self._goal_time[numbers].astype(np.int64)
-        away = np.where(room, np.abs(times - at.goal_time[which, None]), 2**31)
-        found, nearest = room.any(axis=1), self.actual + first + away.argmin(axis=1)
-        before = np.concatenate([ids[own] - 1, nearest[found]])
+        room &= self._goal_time[numbers] == at.goal_time[which, None]
+        found, same = room.any(axis=1), self.actual + first + room.argmax(axis=1)
+        before = np.concatenate([ids[own] - 1, same[found]])
         return before, np.concatenate([own, which[found]])
 
     def same_transition(self, ids: Ints) -> tuple[Ints, Ints]:

@@ -67,8 +67,8 @@ class PriorityConfig:
     shared: Share = 0.0
     """How far the other goals of a transition follow the TD error of the one that was replayed."""
     sweep: Share = 0.0
-    """How much of a pair's priority the pair of the step before, under the same goal or the
-    nearest one it has, gets at least (prioritised sweeping)."""
+    """How much of a pair's priority the pair of the step before, under the same goal, gets at
+    least, if there is one (prioritised sweeping)."""
     hardness: NotNegative = 0.0
     """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value
     to 1 for the lowest."""
@@ -82,8 +82,8 @@ class PriorityConfig:
     """Whose TD errors choose among the candidates: the critic's, or those that a small model
     predicts, which suggests pairs without evaluating them."""
     actor_batch: Literal["same", "uniform"] = "same"
-    """What the actor learns from: the critic's batch, or one drawn uniformly with goals chosen
-    when sampled."""
+    """What the actor learns from: the critic's batch, or one drawn uniformly from what is stored,
+    with the same share of alternate goals."""
 
     def check(self) -> None:
         """Raise HindsightError naming a setting that nothing would read."""
@@ -166,11 +166,13 @@ def td_error(signals: Signals) -> Floats64:
 
 def reducible(signals: Signals) -> Floats64:
     """How much larger the squared TD error is than that of the target networks: noise, which no
-    learning removes, gets no priority (reducible loss)."""
+    learning removes, gets none to speak of (reducible loss). Where there is no excess, less of
+    it counts less, so that ranks have no ties that the order of storing decides."""
     excess: Floats64 = signals.td_error**2 - signals.frozen**2
-    return np.maximum(excess, 0.0)
+    return np.where(excess > 0, excess + LEAST_LOSS, LEAST_LOSS / (1.0 + np.abs(excess)))
 
 
+LEAST_LOSS = 1e-6
 SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error, "reducible": reducible}
 
 
@@ -287,9 +289,37 @@ class Priorities:
         self, batches: int, n: int, replay_k: float, rng: np.random.Generator
     ) -> tuple[Ints, Floats64]:
         """`batches` times n pairs, and how many times more often each is drawn than if all were
-        equal: N P(i)."""
+        equal: N P(i).
+
+        What the weights of episodes do is meant, and no bias, so it is left out, up to a factor
+        that all share. Ranks are of both together: by rank it cannot be told apart.
+        """
         drawn = [self.queues.sample(n, replay_k, rng) for _ in range(batches)]
-        return np.stack([ids for ids, _ in drawn]), np.stack([odds for _, odds in drawn])
+        ids, odds = np.stack([ids for ids, _ in drawn]), np.stack([odds for _, odds in drawn])
+        if self.config.kind == "proportional":
+            odds /= self._episode_weight[self.pairs.address(ids).slot] ** self.queues.alpha
+        return ids, odds
+
+    def sample_uniformly(
+        self, batches: int, n: int, replay_k: float, rng: np.random.Generator
+    ) -> Ints:
+        """`batches` times n pairs, all alike, of two queues 1 : replay_k."""
+        size = int(np.count_nonzero(self._stored_at))
+        actual = size * self.pairs.horizon
+        every = actual + size * self.pairs.per_episode
+        two = len(self.queues.indexes) == 2
+        ranges = [(0, actual), (actual, every)] if two else [(0, every)]
+
+        def drawn(among: tuple[int, int], count: int) -> Ints:
+            found = np.zeros(0, np.int64)
+            while len(found) < batches * count:
+                some = rng.integers(*among, 2 * (batches * count - len(found)) + 16)
+                some += np.where(some < actual, 0, self.pairs.actual - actual)
+                found = np.append(found, some[self.queues.priority(some) > 0])
+            return found[: batches * count].reshape(batches, count)
+
+        counts = self.queues.counts(n, replay_k)
+        return np.concatenate([drawn(*each) for each in zip(ranges, counts, strict=True)], axis=1)
 
     def age(self, ids: Ints) -> Ints:
         """How many collections ago the priorities were set."""

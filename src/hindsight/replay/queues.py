@@ -34,6 +34,7 @@ class Queues:
         make = _INDEXES[kind]
         sizes = [actual, alternate] if two and alternate else [actual + alternate]
         self.actual = actual
+        self.alpha = alpha
         self.stratified = stratified
         self.indexes = [make(size, alpha) for size in sizes]
 
@@ -68,10 +69,7 @@ class Queues:
         From two queues, as many are drawn as keep the ratio 1 : replay_k of actual to alternate
         goals.
         """
-        counts = [n]
-        if len(self.indexes) == 2:
-            alternate = relabelled_count(n, replay_k) if len(self.indexes[1]) else 0
-            counts = [n - alternate, alternate]
+        counts = self.counts(n, replay_k)
         ids, odds = np.empty(n, np.int64), np.empty(n)
         places = rng.permutation(n)
         done = 0
@@ -82,6 +80,13 @@ class Queues:
                 ids[here], odds[here] = drawn + first, probability * len(index)
                 done += count
         return ids, odds
+
+    def counts(self, n: int, replay_k: float) -> list[int]:
+        """How many of n are of each queue."""
+        if len(self.indexes) == 1:
+            return [n]
+        alternate = relabelled_count(n, replay_k) if len(self.indexes[1]) else 0
+        return [n - alternate, alternate]
 
     def export_state(self) -> State:
         return {f"queue_{i}": index.export_state() for i, index in enumerate(self.indexes)}

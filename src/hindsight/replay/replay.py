@@ -61,8 +61,8 @@ class ReplayConfig:
     t)/(T + 1)."""
     other_goals: ShareSchedule = Schedule.parse(0.0)
     """Share of the alternate goals that are desired goals of other episodes. With replay_k 4, 0.5
-    is 2 : 2 : 1 of achieved, others' and own goals; step(0, 0.5, 0.02) begins after 2 % of the
-    training."""
+    is 2 : 2 : 1 of achieved, others' and own goals, if none is dropped or replaced; step(0, 0.5,
+    0.02) begins after 2 % of the training."""
     drop_achieved: ShareSchedule = Schedule.parse(0.0)
     """Probability that an alternate goal achieved before the step is drawn again, or dropped if
     there is no other."""
@@ -290,15 +290,15 @@ class HindsightReplay:
         else:
             pairs, odds = self.priorities.sample(batches, candidates, replay_k, rng)
             addresses = self.pairs.address(pairs)
-            importance = (1.0 / odds).astype(np.float32)
+            if self.prioritised:  # else more is drawn of some episodes on purpose, and no bias
+                importance = (1.0 / odds).astype(np.float32)
         if not self.stored_goals:
             addresses = self.relabel.when_sampled(addresses, replay_k, progress, rng)
         draws = rng.random((batches, batch_size), np.float32) if priority.fresh > 1 else None
         beta = 0.0 if priority.bias_correction == "none" else priority.beta(progress)
         actor_beta = _each(beta if priority.bias_correction == "both" else 0.0, batches)
         if priority.actor_batch == "uniform":
-            uniform = self._desired(*self.sampler.sample(batches, batch_size, rng))
-            uniform = self.relabel.when_sampled(uniform, replay_k, progress, rng)
+            uniform = self._uniform(batches, batch_size, progress, rng)
             actor = self._read(uniform)._replace(beta=_each(0.0, batches), actor_beta=actor_beta)
         fresh = None
         if draws is not None:
@@ -306,7 +306,8 @@ class HindsightReplay:
                 draws,
                 _each(priority.exponent, batches),
                 _each(priority.epsilon, batches),
-                _each(self._ranked(), batches),
+                np.tile(np.array(self._ranked(), np.float32), (batches, 1)),
+                *self._queues(pairs, batch_size, replay_k),
             )
         batch = self._read(addresses, importance)
         batch = batch._replace(
@@ -315,11 +316,35 @@ class HindsightReplay:
         now = 0 if self.priorities is None else self.priorities.now
         return Sample(batch, addresses, pairs, now)
 
-    def _ranked(self) -> int:
-        """How many entries have ranks."""
+    def _uniform(
+        self, batches: int, batch_size: int, progress: float, rng: np.random.Generator
+    ) -> Addresses:
+        """The same kind of transitions and goals, all alike."""
+        replay_k = self.config.replay_k(progress)
+        if self.stored_goals and self.priorities is not None and self.pairs is not None:
+            return self.pairs.address(
+                self.priorities.sample_uniformly(batches, batch_size, replay_k, rng)
+            )
+        addresses = self._desired(*self.sampler.sample(batches, batch_size, rng))
+        return self.relabel.when_sampled(addresses, replay_k, progress, rng)
+
+    def _ranked(self) -> tuple[int, int]:
+        """How many entries of the queues, one or two, have ranks."""
         if self.priorities is None or self.priority.kind == "proportional":
-            return 0
-        return len(self.priorities.queues)
+            return 0, 0
+        sizes = [len(index) for index in self.priorities.queues.indexes]
+        return sizes[0], sizes[-1]
+
+    def _queues(
+        self, pairs: Ints | None, batch_size: int, replay_k: float
+    ) -> tuple[Array | None, Array | None]:
+        """Of two queues: which one each pair is of, and which one each to be chosen."""
+        if pairs is None or self.priorities is None or len(self.priorities.queues.indexes) == 1:
+            return None, None
+        counts = self.priorities.queues.counts(batch_size, replay_k)
+        due = np.repeat(np.arange(2, dtype=np.int32), counts)
+        queue = (pairs >= self.priorities.pairs.actual).astype(np.int32)
+        return queue, np.tile(due, (len(pairs), 1))
 
     def _desired(self, slot: Ints, step: Ints) -> Addresses:
         return Addresses(slot, step, slot, np.full_like(step, DESIRED))
