@@ -7,15 +7,16 @@ PUSH, PICK_AND_PLACE, SLIDE = "FetchPush-v4", "FetchPickAndPlace-v4", "FetchSlid
 
 
 def training(slug: str, env: str, workers: int, epochs: int) -> Training:
+    steps = epochs * 50 * 2 * workers * 50
     return Training(
         slug,
         env,
         preset=f"baselines:{workers}",
-        settings={"steps": epochs * 50 * 2 * workers * 50},
+        settings={"steps": steps, "replay.buffer_size": max(steps, 1_000_000)},
         seeds=(0, 1),
         label=f"{env}, {workers} workers",
         line=env,
-        epoch_steps=50 * 2 * workers * 50,
+        epoch_steps=steps // epochs,
     )
 
 

@@ -92,7 +92,11 @@ def test_presets_fit_together(
     assert with_settings(config_of(method, env), known) == config
     if isinstance(config, OffPolicyConfig):
         if preset in ("her", "baselines"):
-            assert (config.replay, config.priority) == (ReplayConfig(), PriorityConfig())
+            plain = ReplayConfig(buffer_size=config.replay.buffer_size)
+            assert (config.replay, config.priority) == (plain, PriorityConfig())
+            # A million for each worker, as far as it is ever filled.
+            most = min(8_000_000, max(config.steps, 1_000_000)) if preset == "baselines" else 10**6
+            assert config.replay.buffer_size == most
         elif preset == "relay":
             assert config.relay
         elif preset != "default":

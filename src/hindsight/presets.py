@@ -142,17 +142,23 @@ def _averaged(
 ) -> Callable[[Task, int], Settings]:
     """As in OpenAI baselines: an epoch is some cycles, each of 2 episodes by every worker and of
     some updates. Averaging the gradients of N workers is a batch of N x batch_size."""
-    return lambda task, workers: {
-        "steps": epochs * cycles * 2 * workers * task.horizon,
-        "num_envs": 2 * workers,
-        "episodes_per_cycle": 2 * workers,
-        "gradient_steps": updates,
-        "batch_size": workers * batch_size,
-        "replay.buffer_size": workers * 1_000_000,  # each worker has its own
-        "eval_every": cycles,
-        "eval_episodes": workers * tests,
-        "agent.target_update_interval": updates,
-    }
+
+    def settings(task: Task, workers: int) -> Settings:
+        steps = epochs * cycles * 2 * workers * task.horizon
+        return {
+            "steps": steps,
+            # Each worker has its own million. More than is ever stored would be a waste.
+            "replay.buffer_size": min(workers * 1_000_000, max(steps, 1_000_000)),
+            "num_envs": 2 * workers,
+            "episodes_per_cycle": 2 * workers,
+            "gradient_steps": updates,
+            "batch_size": workers * batch_size,
+            "eval_every": cycles,
+            "eval_episodes": workers * tests,
+            "agent.target_update_interval": updates,
+        }
+
+    return settings
 
 
 # Section 4 of the paper. Its success rates are multiples of 1/240 and its baselines ran on 12

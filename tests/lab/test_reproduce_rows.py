@@ -147,7 +147,7 @@ def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[s
     text = (
         (here.path / "push.py")
         .read_text()
-        .replace('preset="hper",', 'preset="hper", settings={"batch_size": 64},')
+        .replace("EVALUATED: dict[str, Any] = {", 'EVALUATED: dict[str, Any] = {"batch_size": 64, ')
     )
     file.write_text(text)
     rows.write(tmp_path / "experiments" / "results" / "push" / "hper-seed1.json", row)

@@ -83,7 +83,8 @@ def differences(a: TrainConfig, b: TrainConfig) -> list[str]:
 
 
 def command(entry: Training | Measurement, seed: int) -> str:
-    """What to type to run one seed of an entry."""
+    """What to type to run one seed of an entry: it learns the same, however often the experiment
+    evaluates it."""
     if isinstance(entry, Measurement) or entry.stop_at is not None:
         return f"hindsight reproduce {entry.home} --only {entry.slug} --seeds {seed}"
     words = ["hindsight", "train", entry.env]
@@ -92,6 +93,8 @@ def command(entry: Training | Measurement, seed: int) -> str:
     for name, value in entry.env_kwargs.items():
         words += [f"--env.{name.replace('_', '-')}", str(value)]
     for name, value in entry.settings.items():
+        if name in EVALUATION:
+            continue
         group, dot, leaf = name.replace("_", "-").rpartition(".")
         if isinstance(value, bool):
             words += [f"--{group}{dot}{leaf if value else 'no-' + leaf}"]
