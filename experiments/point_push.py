@@ -88,6 +88,7 @@ EXPERIMENT = Experiment(
             "replay_k 8/(1 + t/0.25)",
             {"replay.replay_k": "search_then_converge(8, 0.25)"},
         ),
+        more("batch-256", "batches of 256 instead of 512", {"batch_size": 256}),
         more(
             "dropped",
             "goals already achieved dropped at first",
@@ -163,7 +164,7 @@ EXPERIMENT = Experiment(
             preset="baselines",
         ),
     ),
-    columns=("label", "count", "estimate", "area", "against", "gap", "soon"),
+    columns=("label", "count", "estimate", "area", "against", "gap", "soon", "swing"),
     base="base",
     figure="none",
     note=(

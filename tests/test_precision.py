@@ -101,6 +101,8 @@ def test_auto_is_bfloat16_where_it_is_native() -> None:
     assert native("cpu", "flags : fpu avx512f avx2") == "float32"
     assert native("cpu", "") == "float32"
     assert native("gpu", "") == "bfloat16"
+    assert native("gpu", "", "8.0") == native("gpu", "", "12.1") == "bfloat16"
+    assert native("gpu", "", "7.5") == "float32"
     assert native("tpu", "flags : fpu") == "bfloat16"
 
 

@@ -24,12 +24,20 @@ def resolved(precision: Precision) -> Precision:
     if precision != "auto":
         return precision
     cpuinfo = Path("/proc/cpuinfo")
-    return native(jax.default_backend(), cpuinfo.read_text() if cpuinfo.is_file() else "")
+    return native(
+        jax.default_backend(),
+        cpuinfo.read_text() if cpuinfo.is_file() else "",
+        getattr(jax.devices()[0], "compute_capability", None),
+    )
 
 
-def native(platform: str, cpuinfo: str) -> Precision:
-    """The precision for a platform of JAX, on a CPU with these flags."""
-    return "float32" if platform == "cpu" and NATIVE.isdisjoint(cpuinfo.split()) else "bfloat16"
+def native(platform: str, cpuinfo: str, capability: str | None = None) -> Precision:
+    """The precision for a platform of JAX, on a CPU with these flags, or a GPU of this compute
+    capability: those of NVIDIA have bfloat16 since 8.0."""
+    if platform == "cpu":
+        return "float32" if NATIVE.isdisjoint(cpuinfo.split()) else "bfloat16"
+    is_old = capability is not None and int(capability.partition(".")[0]) < 8
+    return "float32" if is_old else "bfloat16"
 
 
 def dot_general(x: Tensor, kernel: Tensor, dimensions: Any, **_: Any) -> Tensor:

@@ -36,6 +36,7 @@ ONE = {
     "equations": "bit-flip-product",
     "soft_presets": "sac-base",
     "slide_choices": "all",
+    "priorities_elsewhere": "slide-rank",
     "fetch_learners": "reach-sac",
     "sac_priorities": "point-rank",
     "rank_speed": "replay",

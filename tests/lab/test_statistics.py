@@ -11,6 +11,7 @@ from hindsight.lab.statistics import (
     improvement_text,
     interquartile_mean,
     steps_to_good,
+    swing,
 )
 
 
@@ -79,3 +80,10 @@ def test_steps_to_good_is_the_median_of_all_seeds():
     assert many.with_interval.startswith("5 of 5, 3k [")
     assert 1000 <= many.median.low < 3000 < many.median.high <= 5000
     assert str(steps_to_good([None, None])) == "0 of 2"
+
+
+def test_swing_is_the_mean_change_once_half_is_reached():
+    # 0.6 to 0.3, to 0.9, to 0.9
+    assert swing([0.0, 0.2, 0.6, 0.3, 0.9, 0.9]) == pytest.approx((0.3 + 0.6 + 0.0) / 3)
+    assert swing([0.1, 0.4]) is None
+    assert swing([0.1, 0.7]) is None

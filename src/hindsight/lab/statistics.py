@@ -15,7 +15,7 @@ from hindsight.types import Array
 _DRAWS = 5000
 FEW_SEEDS = 5
 """Of fewer nothing is claimed."""
-GOOD = 0.9
+HALF, GOOD = 0.5, 0.9
 """The success that a method is to reach soon."""
 
 
@@ -108,6 +108,14 @@ def area(steps: Sequence[float], success: Sequence[float], until: float | None =
 def first_good(steps: Sequence[float], success: Sequence[float]) -> float | None:
     """The step of the first evaluation of 0.9 or more."""
     return next((x for x, y in zip(steps, success, strict=True) if y >= GOOD), None)
+
+
+def swing(success: Sequence[float]) -> float | None:
+    """The mean change between successive evaluations, up or down, from the first one of 0.5 or more
+    on; None if there are not two of these."""
+    since = next((i for i, y in enumerate(success) if y >= HALF), len(success))
+    changes = np.abs(np.diff(success[since:]))
+    return float(changes.mean()) if len(changes) else None
 
 
 @dataclass(frozen=True)

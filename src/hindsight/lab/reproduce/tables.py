@@ -24,6 +24,7 @@ from hindsight.lab.statistics import (
     improvement_of_many,
     improvement_text,
     steps_to_good,
+    swing,
 )
 
 MARKER = re.compile(r"(<!-- table: ([\w-]+)(?: (\w+))? -->\n)(.*?)(<!-- /table -->)", re.DOTALL)
@@ -232,6 +233,13 @@ def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
     return cell
 
 
+def _swing(experiment: Experiment, entry: Training, rows: Rows) -> str:
+    """How much success changes from one evaluation to the next, once it has been 0.5."""
+    found = [swing([point[2] for point in row["curve"]]) for row in rows.values()]
+    known = [value for value in found if value is not None]
+    return str(estimate(known)) if known else "-"
+
+
 def _at_steps(experiment: Experiment, entry: Training, rows: Rows) -> str:
     """At each step, over the seeds that were evaluated at it."""
     curves = [{point[0]: point[2] for point in row["curve"]} for row in rows.values()]
@@ -271,6 +279,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "ratio": ("alternate goals per actual one", _from_to("alternate_per_actual")),
     "reached": ("share of r = 0", _from_to("reached")),
     "moved": ("episodes in which the object moved", _from_to("moved")),
+    "swing": ("change between evaluations once at 0.5 [95 %]", _swing),
     "at_steps": ("success at {} steps", _at_steps),
     "stopped": ("stopped at", _stopped),
 }
