@@ -10,7 +10,7 @@ from typing import Any
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
 LEARNERS = ("ddpg", "td3", "sac", "tqc")
-SHORT = {"agent.precision": "bfloat16"}
+SHORT = {"agent.precision": "bfloat16", "eval_every": 20, "eval_episodes": 20}
 TASKS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "reach": ("FetchReach-v4", "default", {}),
     "push": ("FetchPush-v4", "relay", SHORT),

@@ -346,8 +346,7 @@ TABLE: tuple[Row, ...] = (
     # DDPG's share, not yet chosen on seeds 10-14.
     Row(("sac", "tqc"), {"agent.random_actions": 0.3}, envs=("FetchPickAndPlace",)),
     # --------------------------------------------------------------------------------- relay goals
-    # docs/relay-goals.md. Chosen on seeds 10 and 11. There is an update for every eight steps instead
-    # of sixteen.
+    # docs/relay-goals.md. Chosen on seeds 10 and 11: an update for every eight steps, not sixteen.
     Row(OFF_POLICY, {"relay": True, "relay_weight": 0.25}, presets=("relay",)),
     Row(
         OFF_POLICY,
