@@ -57,7 +57,7 @@ def products(batch: int = BATCH) -> list[tuple[int, int, int]]:
     return targets + critic_step + actor_step
 
 
-def _best(function: Player, repeats: int = REPEATS) -> float:
+def best(function: Player, repeats: int = REPEATS) -> float:
     """Seconds of the fastest of some calls, after one to warm up."""
     function()
     return min(_seconds(function) for _ in range(repeats))
@@ -106,32 +106,6 @@ def xla_products(batch: int, updates: int, precision: Precision) -> Player:
     return lambda: multiply(left, right).block_until_ready()
 
 
-def blas_products(batch: int, updates: int) -> Player:
-    """The same by NumPy's BLAS, in float32."""
-    rng = np.random.default_rng(0)
-    pairs = [
-        (rng.random((m, k), np.float32), rng.random((k, n), np.float32))
-        for m, k, n in products(batch)
-    ]
-    outputs = [np.empty((a.shape[0], b.shape[1]), np.float32) for a, b in pairs]
-
-    def multiply() -> None:
-        for _ in range(updates):
-            for (a, b), out in zip(pairs, outputs, strict=True):
-                np.matmul(a, b, out=out)
-
-    return multiply
-
-
-def time_products() -> dict[str, float]:
-    """Milliseconds for the matrix products of one update, by NumPy's BLAS and by XLA."""
-    players = {
-        "blas": blas_products(BATCH, UPDATES),
-        "xla": xla_products(BATCH, UPDATES, "float32"),
-    }
-    return {name: _best(play) / UPDATES * 1e3 for name, play in players.items()}
-
-
 def learning(batch_size: int, updates: int, precision: Precision) -> Player:
     """One call of `DDPG.learn` with some updates."""
     shapes = Shapes(
@@ -170,7 +144,7 @@ def time_stable_baselines() -> tuple[float, str] | None:
         return None
     model = peers.ddpg(sb3, "FetchPush-v4", HIDDEN, BATCH, episodes=1, updates=1)
     model.learn(1500)
-    seconds = _best(lambda: model.train(gradient_steps=UPDATES, batch_size=BATCH), repeats=3)
+    seconds = best(lambda: model.train(gradient_steps=UPDATES, batch_size=BATCH), repeats=3)
     return seconds / UPDATES * 1e3, sb3.__version__
 
 
@@ -182,7 +156,7 @@ def precisions() -> tuple[Precision, ...]:
 def compare(batch: int) -> dict[str, Any]:
     """Updates and bare products of one batch size, in turns: medians, and quotients of a turn."""
     updates = max(UPDATES * BATCH // batch // 5, 2)
-    players: dict[str, Player] = {}  # not BLAS, whose idle threads spin and disturb the next one
+    players: dict[str, Player] = {}
     for precision in precisions():
         players[f"{precision} update"] = learning(batch, updates, precision)
         players[f"{precision} products"] = xla_products(batch, updates, precision)

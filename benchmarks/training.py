@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.learner import BATCH, HIDDEN, products, time_products
+from benchmarks.learner import BATCH, HIDDEN, UPDATES, best, precisions, products, xla_products
 from benchmarks.rates import compared
 from benchmarks.simulation import Round, bare, passed_through, rounds
 from hindsight.agents.ddpg import DDPGConfig
@@ -27,6 +27,7 @@ from hindsight.collect import Collector
 from hindsight.config import OffPolicyConfig
 from hindsight.envs.batch import make_batch
 from hindsight.envs.make import factory
+from hindsight.settings import Precision
 from hindsight.training.loops import off_policy
 from hindsight.training.run import machine, versions
 
@@ -36,35 +37,39 @@ WARM_UP = 2  # cycles
 PEER_STEPS = 600
 
 
-@contextmanager
-def ours(shares: dict[str, float]) -> Iterator[Round]:
-    """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile; where the time
-    goes, in `shares`."""
-    config = OffPolicyConfig(
+def training(precision: Precision) -> OffPolicyConfig:
+    """Cycles of 1,600 steps, with the next one's episodes simulated meanwhile."""
+    return OffPolicyConfig(
         ENV,
         steps=10**9,
         num_envs=NUM,
         episodes_per_cycle=NUM,
-        gradient_steps=NUM * 50 * UPDATES_PER_100_STEPS // 100,
+        updates_per_step=UPDATES_PER_100_STEPS / 100,
         batch_size=BATCH,
         eval_every=10**9,
         overlap=True,
-        agent=DDPGConfig(net_arch=HIDDEN),
+        agent=DDPGConfig(net_arch=HIDDEN, precision=precision),
     )
+
+
+@contextmanager
+def ours(shares: dict[str, float], precision: Precision) -> Iterator[Round]:
+    """Rates of our cycles; where the time goes, in `shares`."""
+    config = training(precision)
     make_env = factory(ENV)
     spec = describe(ENV, make_env)
     envs = make_batch(make_env, spec, NUM)
     with (
         ExitStack() as stack,
-        closing(off_policy(config, spec, Collector(envs, spec), stack).train()) as training,
+        closing(off_policy(config, spec, Collector(envs, spec), stack).train()) as cycles,
     ):
         for _ in range(WARM_UP):
-            last = next(training)
+            last = next(cycles)
 
         def cycle() -> float:
             nonlocal last
             start, before = time.perf_counter(), last
-            last = next(training)
+            last = next(cycles)
             seconds = time.perf_counter() - start
             for name in ("collect", "replay", "learn"):
                 spent = last.metrics[f"time/{name}"] - before.metrics[f"time/{name}"]
@@ -109,61 +114,74 @@ def _train_peer(pipe: Connection) -> None:
         pipe.send(time.perf_counter() - start)
 
 
-def limit(physics: Round) -> Round:
-    """Steps per second of bare mj_step calls, then bare matrix products."""
+def limit(physics: Round, precision: Precision) -> Round:
+    """Steps per second of bare mj_step calls, then bare matrix products of this precision."""
+    multiply = xla_products(BATCH, UPDATES, precision)
 
     def one() -> float:
-        return 1.0 / (
-            1.0 / physics() + UPDATES_PER_100_STEPS / 100 * min(time_products().values()) / 1e3
-        )
+        seconds = UPDATES_PER_100_STEPS / 100 * best(multiply) / UPDATES
+        return 1.0 / (1.0 / physics() + seconds)
 
     return one
 
 
 def run() -> dict[str, Any]:
-    shares: dict[str, float] = {}
-    with ours(shares) as mine, stable_baselines() as peer:
-        players = {"hindsight": mine, "limit": limit(bare(passed_through(ENV, 50), ENV, 2))}
-        rates = rounds(players | ({} if peer is None else {"stable_baselines3": peer}))
-    found = {
-        name: compared(rates["hindsight"], rate)
-        for name, rate in rates.items()
-        if name != "hindsight"
-    }
+    shares: dict[Precision, dict[str, float]] = {precision: {} for precision in precisions()}
+    physics = bare(passed_through(ENV, 50), ENV, 2)
+    with ExitStack() as stack:
+        players: dict[str, Round] = {}
+        for precision in precisions():
+            players[f"hindsight {precision}"] = stack.enter_context(
+                ours(shares[precision], precision)
+            )
+            players[f"limit {precision}"] = limit(physics, precision)
+        peer = stack.enter_context(stable_baselines())
+        rates = rounds(players | ({} if peer is None else {"peer": peer}))
     package = peers.stable_baselines3()
     return {
         "env": ENV,
         "batch": BATCH,
         "updates_per_100_steps": UPDATES_PER_100_STEPS,
-        "steps_per_second": round(float(np.median(rates["hindsight"])), 1),
-        "shares_of_time": {
-            name: round(spent / sum(shares.values()), 3) for name, spent in shares.items()
-        },
-        "limit": found["limit"],
         "gflop_per_update": round(sum(2 * m * k * n for m, k, n in products()) / 1e9, 3),
-        "stable_baselines3": None
-        if package is None
-        else found["stable_baselines3"] | {"version": package.__version__},
+        "stable_baselines3": None if package is None else package.__version__,
+        "rows": [
+            {
+                "precision": precision,
+                "steps_per_second": round(float(np.median(rates[f"hindsight {precision}"])), 1),
+                "shares_of_time": {
+                    name: round(spent / sum(shares[precision].values()), 3)
+                    for name, spent in shares[precision].items()
+                },
+                "limit": compared(rates[f"hindsight {precision}"], rates[f"limit {precision}"]),
+                "stable_baselines3": None
+                if peer is None
+                else compared(rates[f"hindsight {precision}"], rates["peer"]),
+            }
+            for precision in precisions()
+        ],
         "machine": machine(),
         "versions": dict(versions()),
     }
 
 
 def table(result: dict[str, Any]) -> str:
-    peer, bound = result["stable_baselines3"], result["limit"]
+    version = result["stable_baselines3"]
     lines = [
         f"{result['env']}, batch {result['batch']}, {result['updates_per_100_steps']} updates "
-        "per 100 env steps",
-        f"hindsight: {result['steps_per_second']:.0f} env steps/s; time: "
-        f"{result['shares_of_time']}",
-        f"limit (bare mj_step, then bare matrix products): {_shown(bound)}",
+        "per 100 env steps"
     ]
-    if peer is None:
+    for row in result["rows"]:
+        lines += [
+            f"hindsight, {row['precision']}: {row['steps_per_second']:.0f} env steps/s; time: "
+            f"{row['shares_of_time']}",
+            f"  limit (bare mj_step, then bare matrix products): {_shown(row['limit'])}",
+        ]
+        if row["stable_baselines3"] is not None:
+            lines.append(f"  Stable-Baselines3 {version}: {_shown(row['stable_baselines3'])}")
+    if version is None:
         lines.append(
             "Stable-Baselines3 is not installed: pip install 'hindsight-rl[bench]' to compare"
         )
-    else:
-        lines.append(f"Stable-Baselines3 {peer['version']}: {_shown(peer)}")
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.distributed import asynchronous, lockstep
+from benchmarks.training import training
 
 
 def test_an_unknown_benchmark_is_exit_code_2_and_names_those_there_are(
@@ -27,6 +28,12 @@ def test_every_benchmark_can_be_run_and_shown(name: str) -> None:
     module = import_module(f"benchmarks.{name}")
     assert callable(module.run)
     assert callable(module.table)
+
+
+def test_the_training_does_as_many_updates_as_its_peer() -> None:
+    """Its settings were refused: a number per cycle, beside the default number per step."""
+    config = training("float32")
+    assert config.updates_of_cycle(50) == 640  # 40 per 100 of 32 x 50 steps
 
 
 def test_the_model_of_collectors_by_hand() -> None:
