@@ -18,7 +18,7 @@ from hindsight.agents.td_model import TDModel
 from hindsight.envs.contract import Actions
 from hindsight.networks import MLP
 from hindsight.normalizer import Scale
-from hindsight.replay.batch import Batch, TDErrors
+from hindsight.replay.batch import Batch, Fresh, TDErrors
 from hindsight.replay.fresh import resample
 from hindsight.schedules import Schedule
 
@@ -289,18 +289,14 @@ def test_huber_loss_by_hand() -> None:
 def test_fresh_priorities_choose_among_candidates_as_stated() -> None:
     rng, n = np.random.default_rng(0), 40_000
     errors, importance = np.array([1.0, -2.0, 5.0, 0.0]), np.array([1.0, 0.5, 2.0, 4.0])
-    column = np.arange(4.0)
-    candidates = Batch(*(column[:, None],) * 4, column, column, importance)
-    priority = jnp.abs(jnp.asarray(errors))
-    chosen, which = resample(candidates, priority, jnp.asarray(rng.random(n)))
-    np.testing.assert_array_equal(chosen.reward, candidates.reward[which])
+    fresh = Fresh(jnp.asarray(rng.random(n)), jnp.asarray(1.0), jnp.asarray(0.0), jnp.zeros(2))
+    which, weight = resample(jnp.abs(jnp.asarray(errors)), jnp.asarray(importance), fresh)
     mass = np.abs(errors) * importance  # 1, 1, 10, 0: candidates count 1 / (N P) times
-    share = np.bincount(np.asarray(chosen.reward).astype(int), minlength=4) / n
+    share = np.bincount(np.asarray(which), minlength=4) / n
     assert share == pytest.approx(mass / mass.sum(), abs=1e-3)
-    by_reward = {int(r): float(w) for r, w in zip(chosen.reward, chosen.importance, strict=True)}
-    assert by_reward == pytest.approx(
-        {0: 3.0, 1: 1.5, 2: 0.6}, rel=1e-4
-    )  # the mean mass 3 over |TD error|
+    by_candidate = {int(c): float(w) for c, w in zip(which, weight, strict=True)}
+    # The mean mass 3 over |TD error|.
+    assert by_candidate == pytest.approx({0: 3.0, 1: 1.5, 2: 0.6}, rel=1e-4)
 
 
 def test_a_model_learns_to_predict_td_errors() -> None:
