@@ -21,6 +21,7 @@ from hindsight.config import TrainConfig, config_of
 from hindsight.errors import HindsightError
 from hindsight.lab.jobs import Here
 from hindsight.lab.space import default_space, distributions, read_space, settings_of
+from hindsight.lab.statistics import area
 from hindsight.lab.tune import TrialRun, TuneConfig, Tuner, show
 from hindsight.settings import Search, with_settings
 from hindsight.training.run import Run, read_config
@@ -185,15 +186,19 @@ def test_a_search_ends_with_the_best_settings_and_what_mattered(whole: tuple[Tun
     assert printed.startswith("preset begins\npreset: ")
     assert tuner.baseline is not None
 
-    # the value is the mean over seeds of the mean of all evaluations
+    # the value is the mean over seeds of the area under the curve
     first = tuner.study.trials[0]
     curves = [
-        [row["eval/success_rate"] for row in Run.open(path).metrics if "eval/success_rate" in row]
+        [
+            (row["step"], row["eval/success_rate"])
+            for row in Run.open(path).metrics
+            if "eval/success_rate" in row
+        ]
         for path in sorted((tuner.directory / "runs").glob("trial-0000-seed*"))
     ]
-    means = [sum(curve) / len(curve) for curve in curves]
-    assert first.value == pytest.approx(sum(means) / 2)
-    assert first.user_attrs["by_seed"] == pytest.approx(means)
+    areas = [area(*zip(*curve, strict=True)) for curve in curves]
+    assert first.value == pytest.approx(sum(areas) / 2)
+    assert first.user_attrs["by_seed"] == pytest.approx(areas)
 
     written = tuner.write()
     assert [path.name for path in written] == ["best.json", "trials.csv", "importance.png"]
