@@ -21,7 +21,7 @@ TWO_EPISODES = {
 }
 
 
-def changed(slug: str, label: str, settings: dict[str, Any]) -> Training:
+def changed(slug: str, label: str, settings: dict[str, Any], of: str = "") -> Training:
     return Training(
         slug,
         "FetchPush-v4",
@@ -30,6 +30,7 @@ def changed(slug: str, label: str, settings: dict[str, Any]) -> Training:
         seeds=SEEDS,
         stop_at=STEPS,
         label=label,
+        base=of,
     )
 
 
@@ -58,6 +59,24 @@ EXPERIMENT = Experiment(
             {"replay.drop_achieved": 0.0},
         ),
         changed(
+            "met-uniform",
+            "the same, drawn uniformly",
+            {"replay.drop_achieved": 0.0, "priority.sampling": "uniform"},
+            of="met",
+        ),
+        changed(
+            "met-bias-none",
+            "the same, by rank without importance weights",
+            {"replay.drop_achieved": 0.0, "priority.bias_correction": "none"},
+            of="met",
+        ),
+        changed(
+            "met-single",
+            "the same, in one queue",
+            {"replay.drop_achieved": 0.0, "priority.queues": "single_queue"},
+            of="met",
+        ),
+        changed(
             "largest",
             "new pairs start with the largest priority, not their TD error",
             {"priority.initial": "largest"},
@@ -74,7 +93,7 @@ EXPERIMENT = Experiment(
         ),
         changed("two-episodes", "two episodes per cycle", TWO_EPISODES),
     ),
-    columns=("label", "count", "at_steps", "area", "against", "moved", "reached", "stopped"),
+    columns=("label", "count", "at_steps", "area", "against", "gap", "moved", "reached", "stopped"),
     base="hper",
     area_until=STEPS,
     at_steps=(144_000, 192_000),

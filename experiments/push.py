@@ -10,11 +10,13 @@ EVALUATED: dict[str, Any] = {"eval_every": 10, "eval_episodes": 50}
 
 EXPERIMENT = Experiment(
     order=2,
-    title="FetchPush beaten: selected replay and HPER against plain HER",
+    title="FetchPush beaten: selected replay and HPER against uniform HER",
     where="ours",
     entries=(
         Training("selected", PUSH, settings=EVALUATED, label="HER, replay selected (default)"),
-        Training("her", PUSH, settings=EVALUATED, preset="her", label="plain uniform HER"),
+        Training(
+            "her", PUSH, settings=EVALUATED, preset="her", label="HER, uniform, same settings"
+        ),
         Training(
             "hper",
             PUSH,

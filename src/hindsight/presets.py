@@ -39,7 +39,7 @@ UPDATES = ("updates_per_step", "gradient_steps")
 @dataclass(frozen=True)
 class Task:
     """What the inspection of an env tells that settings depend on. How fast it is does not count:
-    the same command learns the same on every machine."""
+    the same command learns the same on every machine (but for `agent.precision auto`)."""
 
     env: str
     horizon: int = 50
