@@ -166,7 +166,7 @@ EXPERIMENT = Experiment(
     ),
     columns=("label", "count", "estimate", "area", "against", "gap", "soon", "swing"),
     base="base",
-    figure="none",
+    figure="areas",
     note=(
         "Each is held against the base, or against the row that `of` names in "
         "experiments/point_push.py. Proportional priorities have their usual alpha, 0.6. Task and "

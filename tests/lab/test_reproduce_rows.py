@@ -15,6 +15,7 @@ from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import folder, rows, tables
 from hindsight.lab.reproduce.configs import config_of, differences, is_installed
 from hindsight.lab.reproduce.experiment import Experiment, Measurement, Training
+from hindsight.lab.reproduce.figures import draw
 from hindsight.lab.reproduce.import_run import import_run
 
 ROWS = sorted(folder.find().results.glob("*/*.json"))
@@ -210,3 +211,18 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     thin = rows._thinned([{"step": float(i)} for i in range(200)])
     assert len(thin) == rows.POINTS
     assert (thin[0]["step"], thin[-1]["step"]) == (0.0, 199.0)
+
+
+def test_a_figure_of_areas_has_what_has_enough_seeds(tmp_path: Path) -> None:
+    entries = [Training(slug, "FetchPush-v4", label=slug) for slug in ("base", "few")]
+    experiment = Experiment("Areas", "ours", tuple(entries), base="base", figure="areas")
+
+    def seeds(count: int) -> dict[int, Any]:
+        return {i: {"curve": [[100, 0.1, 0.0], [200, 0.2, 0.1 * i]]} for i in range(count)}
+
+    path = tmp_path / "areas.png"
+    with pytest.raises(HindsightError, match="no training has 5 seeds yet"):
+        draw(experiment, entries, [seeds(4), seeds(4)], path)
+    draw(experiment, entries, [seeds(5), seeds(4)], path)
+    assert path.stat().st_size > 1000
+    assert tables.areas(experiment, seeds(3)) == pytest.approx([0.0, 0.025, 0.05])  # by hand

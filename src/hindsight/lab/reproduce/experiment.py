@@ -122,7 +122,8 @@ class Use:
         )
 
 
-Figure = Literal["success", "score", "ratio", "bound", "speed", "none"]
+Figure = Literal["success", "score", "ratio", "areas", "bound", "speed", "none"]
+"""Curves of success, score or the ratio of goals; or the areas under the curves of success."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from matplotlib import pyplot as plt
 from hindsight.errors import HindsightError
 from hindsight.lab import plots
 from hindsight.lab.reproduce.experiment import Entry, Experiment, Training
+from hindsight.lab.reproduce.tables import areas
 from hindsight.lab.series import Line
+from hindsight.lab.statistics import FEW_SEEDS, estimate
 from hindsight.types import Array
 
 _LABELS = {"success": "success rate", "score": "score", "ratio": "alternate goals per actual one"}
@@ -34,7 +36,36 @@ def draw(
     if experiment.figure == "speed":
         _speed(values, path)
         return
+    if experiment.figure == "areas":
+        _areas(experiment, [(e, rows) for e, rows in measured if isinstance(e, Training)], path)
+        return
     _curves(experiment, [(e, rows) for e, rows in measured if isinstance(e, Training)], path)
+
+
+def _areas(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], path: Path) -> None:
+    """The areas under the learning curves with their intervals, of entries with enough seeds; a
+    dot per seed."""
+    enough = [(entry, rows) for entry, rows in measured if len(rows) >= FEW_SEEDS]
+    if not enough:
+        raise HindsightError(f"nothing to draw: no training has {FEW_SEEDS} seeds yet")
+    size = (7.5, 0.27 * len(enough) + 1.1)
+    figure, axis = plt.subplots(figsize=size, layout="constrained")
+    for place, (entry, rows) in enumerate(enough):
+        found = areas(experiment, rows)
+        middle = estimate(found)
+        colour = plots.COLOURS[plots.ORANGE if entry.slug == experiment.base else plots.BLUE]
+        axis.plot(found, [place] * len(found), ".", color=colour, alpha=0.35, ms=5)
+        axis.plot([middle.low, middle.high], [place, place], "-", color=colour, lw=2)
+        axis.plot(middle.value, place, "o", color=colour, ms=5)
+        if entry.slug == experiment.base:
+            axis.axvline(middle.value, color=colour, lw=0.8, ls=":")
+    labels = [f"{entry.label} ({len(rows)})".replace("`", "") for entry, rows in enough]
+    axis.set_yticks(range(len(enough)), labels, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+    plots.name_axes(axis, "area under the learning curve, interquartile mean and 95 %", "")
+    axis.set_title(f"{experiment.title} (in brackets: seeds)", fontsize=9, loc="right")
+    plots.save(figure, path)
 
 
 def _curves(experiment: Experiment, measured: Sequence[tuple[Training, Rows]], path: Path) -> None:

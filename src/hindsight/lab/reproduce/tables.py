@@ -61,7 +61,7 @@ def table(
         if rows and base and entry.slug != experiment.base:
             for name, compare in COMPARISONS.items():
                 if name in cells:
-                    cells[name] = compare(_areas(experiment, rows), _areas(experiment, base))
+                    cells[name] = compare(areas(experiment, rows), areas(experiment, base))
         lines.append(list(cells.values()))
         if not rows:
             lines[-1][1] = NOT_RUN
@@ -184,12 +184,13 @@ def _curve(row: Row) -> tuple[list[float], list[float]]:
     return [point[0] for point in row["curve"]], [point[2] for point in row["curve"]]
 
 
-def _areas(experiment: Experiment, rows: Rows) -> list[float]:
+def areas(experiment: Experiment, rows: Rows) -> list[float]:
+    """Under the learning curve of each seed."""
     return [area(*_curve(row), experiment.area_until) for row in rows.values()]
 
 
 def _area(experiment: Experiment, entry: Training, rows: Rows) -> str:
-    return str(estimate(_areas(experiment, rows)))
+    return str(estimate(areas(experiment, rows)))
 
 
 def _soon(experiment: Experiment, entry: Training, rows: Rows) -> str:
