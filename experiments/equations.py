@@ -83,7 +83,7 @@ EXPERIMENT = Experiment(
     columns=("label", "count", "estimate", "area", "soon", "steps", "command"),
     figure="none",
     note=(
-        "All on-policy, `hpg`. In bit flip and rooms the only reward comes with the goal, at the end: "
-        "there Eq. 1 and per decision are the same."
+        "All on-policy, `hpg`. In bit flip and rooms the only reward comes with the goal, at the "
+        "end: there Eq. 1 and per decision are the same."
     ),
 )
