@@ -1,6 +1,7 @@
 """The paper's Eq. 1 and Eq. 2, trained beside the other estimators of the policy gradient.
 
-Each differs from `hpg` as it is preset in nothing but the estimator, and Eq. 2 in its baseline.
+Each differs from `hpg` as it is preset in nothing but the estimator; Eq. 2 also in its baseline,
+which is subtracted under every goal, as printed (`leave_one_out` off).
 """
 
 from typing import Any
