@@ -1,0 +1,93 @@
+"""What presets are chosen by, on seeds that no result is reported from: one setting of a base
+changed at a time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hindsight.lab.reproduce.experiment import Experiment, Training
+
+Changes = Mapping[str, tuple[str, dict[str, Any]]]
+
+GAMMA = ("gamma 0.95", {"agent.gamma": 0.95})
+PUSH: Changes = {
+    "base": ("the base", {}),
+    "gamma": GAMMA,
+    "random": ("0.3 random actions, as DDPG", {"agent.random_actions": 0.3}),
+    "no-bonus": ("entropy rewards the actor only", {"agent.entropy_in_target": False}),
+}
+SLIDE: Changes = {
+    "base": ("the base", {}),
+    "gamma": GAMMA,
+    "updates": ("twice as many updates", {"gradient_steps": 200}),
+    "norm": ("LayerNorm", {"agent.layer_norm": True}),
+    "mrl": (
+        "goals as in mrl",
+        {
+            "replay.goals_chosen": "sampled",
+            "replay.drop_achieved": 0.0,
+            "priority.queues": "single_queue",
+            "replay.other_goals": "step(0, 0.5, 0.05)",
+            "replay.moved_share": 0.5,
+        },
+    ),
+}
+# mrl (`futureactual_2_2`): half of the relabels are desired goals of other episodes, little weight
+# on actions, LayerNorm, less noise. Each of the others takes one thing back.
+MRL: dict[str, Any] = {
+    "replay.other_goals": "step(0, 0.5, 0.02)",
+    "replay.moved_share": 0.5,
+    "agent.action_l2": 0.01,
+    "agent.layer_norm": True,
+    "agent.exploration_noise": 0.1,
+    "agent.random_actions": 0.2,
+}
+SLIDE_MRL: Changes = {
+    "all": ("mrl's settings", MRL),
+    "own-goals": ("but no goals of other episodes", MRL | {"replay.other_goals": 0.0}),
+    "l2": ("but action_l2 1", MRL | {"agent.action_l2": 1.0}),
+    "no-norm": ("but no LayerNorm", MRL | {"agent.layer_norm": False}),
+    "noise": (
+        "but noise 0.2 and 0.3 random actions",
+        MRL | {"agent.exploration_noise": 0.2, "agent.random_actions": 0.3},
+    ),
+    "moved": ("but all episodes alike", MRL | {"replay.moved_share": 0.0}),
+}
+BASE: Changes = {"base": ("the base", {})}
+MILLION = {"steps": 1_000_000}
+# name, env, method, preset, settings, what is changed
+GROUPS: tuple[tuple[str, str, str, str, dict[str, Any], Changes], ...] = (
+    ("push", "FetchPush-v4", "sac", "relay", {}, PUSH),
+    ("push", "FetchPush-v4", "tqc", "relay", {}, PUSH),
+    ("slide", "FetchSlide-v4", "sac", "default", {"steps": 500_000}, SLIDE),
+    ("slide", "FetchSlide-v4", "tqc", "default", {"steps": 500_000}, BASE),
+    ("slide", "FetchSlide-v4", "ddpg", "her", {}, SLIDE_MRL),
+    *(
+        (name, env, method, "default", MILLION, BASE)
+        for name, env in (
+            ("hand-reach", "HandReach-v3"),
+            ("rotate-z", "HandManipulateBlockRotateZ-v1"),
+        )
+        for method in ("ddpg", "sac")
+    ),
+)
+
+EXPERIMENT = Experiment(
+    order=15,
+    title="What presets of Fetch and the Hand are chosen by",
+    where="ours",
+    entries=tuple(
+        Training(
+            f"{name}-{method}-{slug}",
+            env,
+            preset,
+            method=method,
+            settings={"agent.precision": "bfloat16"} | settings | change,
+            seeds=(10, 11),
+            label=f"{env.partition('-')[0]}, {method.upper()}, `{preset}`: {label}",
+        )
+        for name, env, method, preset, settings, changes in GROUPS
+        for slug, (label, change) in changes.items()
+    ),
+    columns=("label", "by_seed", "area", "best", "first", "moved", "steps", "command"),
+    figure="none",
+)
