@@ -10,7 +10,7 @@ import pytest
 from hindsight.config import OffPolicyConfig
 from hindsight.errors import HindsightError
 from hindsight.lab import series
-from hindsight.lab.conclusions import chance, conclude, episode_noise, notes
+from hindsight.lab.conclusions import conclude, episode_noise, notes
 from hindsight.lab.groups import Group, differing, group, setting_labels
 from hindsight.lab.page.figure import ticks
 from hindsight.lab.runs import LoadedRun
@@ -49,20 +49,21 @@ def groups(*results: tuple[float, ...], episodes: int = 50) -> list[Group]:
 
 
 def test_a_clear_difference_is_claimed() -> None:
-    (conclusion,) = conclude(groups((0.1, 0.2, 0.1, 0.2), (1.0, 0.98, 0.99, 1.0)))
+    (conclusion,) = conclude(groups((0.1, 0.2, 0.1, 0.2, 0.15), (1.0, 0.98, 0.99, 1.0, 0.99)))
     assert conclusion.verdict == "better"
     assert conclusion.groups == ("b", "a")
     assert conclusion.text.startswith("“b” is better than “a” on FetchPush-v4: 0.99 [")
     assert "against 0.15 [" in conclusion.text
-    assert "4 seeds each)" in conclusion.text
+    assert "(5 seeds each)." in conclusion.text
 
 
-def test_few_seeds_are_claimed_with_caution() -> None:
-    assert chance(2, 2) == pytest.approx(1 / 3)  # 2 of the 6 ways to deal four seeds to two groups
-    assert chance(4, 4) == pytest.approx(2 / 70)
-    (conclusion,) = conclude(groups((0.1, 0.2), (1.0, 0.98)))
-    assert conclusion.verdict == "better"
-    assert "in 1 of 3 cases" in conclusion.text
+@pytest.mark.parametrize("seeds", [2, 4])
+def test_few_seeds_claim_nothing(seeds: int) -> None:
+    worse, better = (0.1, 0.2, 0.1, 0.2, 0.15), (1.0, 0.98, 0.99, 1.0, 0.99)
+    (conclusion,) = conclude(groups(worse, better[:seeds]))
+    assert conclusion.verdict == "ahead"
+    assert conclusion.text.startswith("“b” is ahead of “a” on FetchPush-v4: 0.99 [")
+    assert "5 each are needed to claim it" in conclusion.text
 
 
 def test_overlapping_seeds_claim_nothing() -> None:
@@ -78,7 +79,8 @@ def test_a_gap_that_the_episodes_cannot_show_is_not_claimed() -> None:
     assert episode_noise(*pair) == pytest.approx(0.02758, abs=1e-4)
     assert conclude(pair)[0].verdict == "too few episodes"
     # With 1,000 episodes per seed it is 0.0062.
-    assert conclude(groups((0.98, 0.98), (1.0, 1.0), episodes=1000))[0].verdict == "better"
+    five = groups((0.98,) * 5, (1.0,) * 5, episodes=1000)
+    assert conclude(five)[0].verdict == "better"
 
 
 def test_one_seed_claims_nothing() -> None:

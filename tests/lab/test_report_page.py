@@ -111,6 +111,7 @@ def test_compare_json_holds_the_same(capsys: pytest.CaptureFixture[str], runs: P
     assert data["skipped"] == []
     assert {c["verdict"] for c in data["conclusions"]} <= {
         "better",
+        "ahead",
         "no difference",
         "too few episodes",
         "one seed",

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, sqrt
+from math import sqrt
 from typing import Literal
 
 from hindsight.lab.groups import Group, tasks
 from hindsight.lab.statistics import FEW_SEEDS, Estimate, difference
 
-Verdict = Literal["better", "no difference", "too few episodes", "one seed", "alone"]
-_ORDER: tuple[Verdict, ...] = ("better", "no difference", "too few episodes", "alone", "one seed")
+Verdict = Literal["better", "ahead", "no difference", "too few episodes", "one seed", "alone"]
+_ORDER: tuple[Verdict, ...] = (
+    "better",
+    "ahead",
+    "no difference",
+    "too few episodes",
+    "alone",
+    "one seed",
+)
 ALL_PAIRS = 4
 """Up to so many groups, every pair is compared; of more, the best with each other one."""
 
@@ -77,10 +84,13 @@ def compare(task: str, first: Group, second: Group) -> Conclusion:
             both,
             gap,
         )
-    text = (
-        f"{_named(first)} is better than {_named(second)} on {task}: {numbers} "
-        f"({seeds}{_caution(first, second)})."
-    )
+    if min(len(first.finals), len(second.finals)) < FEW_SEEDS:
+        text = (
+            f"{_named(first)} is ahead of {_named(second)} on {task}: {numbers} ({seeds}; "
+            f"{FEW_SEEDS} each are needed to claim it)."
+        )
+        return Conclusion(task, "ahead", text, both, gap)
+    text = f"{_named(first)} is better than {_named(second)} on {task}: {numbers} ({seeds})."
     return Conclusion(task, "better", text, both, gap)
 
 
@@ -130,18 +140,6 @@ def notes(groups: Sequence[Group]) -> list[str]:
         "drawn from the last evaluation."
     )
     return found
-
-
-def chance(first: int, second: int) -> float:
-    """How often all seeds of one of two equal methods are above all of the other."""
-    return 2 / comb(first + second, first)
-
-
-def _caution(first: Group, second: Group) -> str:
-    odds = chance(len(first.finals), len(second.finals))
-    if odds <= 0.05:
-        return ""
-    return f"; so few seeds of equal methods fall apart in 1 of {1 / odds:.0f} cases: run more"
 
 
 def _named(g: Group) -> str:
