@@ -22,6 +22,7 @@ BENCHMARKS = {
     "startup": "seconds until a program can act, milliseconds per action",
     "sb3": "Stable-Baselines3 with its own HER buffer and with ours: time per batch and update",
     "sb3_learning": "the same: what is learnt, on FetchReach and bit flip",
+    "zoo": "Stable-Baselines3 on Fetch with the RL Zoo's settings: until 0.95, or an hour each",
     "parking": "Stable-Baselines3 on parking-v0, as in its documentation (a quarter of an hour)",
     "checkpoint": "seconds to save and load a full replay",
     "memory": "resident size over 300,000 steps",
@@ -41,12 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--figure", type=Path, help="draw what was measured (distributed)")
+    parser.add_argument("--envs", nargs="+", default=[], help="only these (zoo)")
     options = parser.parse_args(arguments)
     benchmark = import_module(f"benchmarks.{options.what}")
     if options.figure and not hasattr(benchmark, "draw"):
         parser.error(f"{options.what} has no figure")
+    only = {"envs": options.envs} if options.envs else {}
+    if only and options.what != "zoo":
+        parser.error(f"{options.what} has no --envs")
     try:
-        result = benchmark.run()
+        result = benchmark.run(**only)
     except HindsightError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2

@@ -15,6 +15,11 @@ PUSH: Changes = {
     "random": ("0.3 random actions, as DDPG", {"agent.random_actions": 0.3}),
     "no-bonus": ("entropy rewards the actor only", {"agent.entropy_in_target": False}),
 }
+ALONE: Changes = {
+    "base": ("the base", {}),
+    "gamma": GAMMA,
+    "met": ("goals that are met already are replayed", {"replay.replace_achieved": 0.0}),
+}
 SLIDE: Changes = {
     "base": ("the base", {}),
     "gamma": GAMMA,
@@ -58,6 +63,7 @@ MILLION = {"steps": 1_000_000}
 GROUPS: tuple[tuple[str, str, str, str, dict[str, Any], Changes], ...] = (
     ("push", "FetchPush-v4", "sac", "relay", {}, PUSH),
     ("push", "FetchPush-v4", "tqc", "relay", {}, PUSH),
+    ("push-default", "FetchPush-v4", "sac", "default", {"steps": 300_000}, ALONE),
     ("slide", "FetchSlide-v4", "sac", "default", {"steps": 500_000}, SLIDE),
     ("slide", "FetchSlide-v4", "tqc", "default", {"steps": 500_000}, BASE),
     ("slide", "FetchSlide-v4", "ddpg", "her", {}, SLIDE_MRL),
