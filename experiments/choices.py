@@ -20,6 +20,14 @@ ALONE: Changes = {
     "gamma": GAMMA,
     "met": ("goals that are met already are replayed", {"replay.replace_achieved": 0.0}),
 }
+MET: dict[str, Any] = {"replay.drop_achieved": 0.0}
+NO_WEIGHTS: dict[str, Any] = {"priority.bias_correction": "none"}
+RANK: Changes = {
+    "base": ("the base", {}),
+    "no-weights": ("no importance weights", NO_WEIGHTS),
+    "met": ("goals that are met already are stored", MET),
+    "met-no-weights": ("both", MET | NO_WEIGHTS),
+}
 SLIDE: Changes = {
     "base": ("the base", {}),
     "gamma": GAMMA,
@@ -64,6 +72,8 @@ GROUPS: tuple[tuple[str, str, str, str, dict[str, Any], Changes], ...] = (
     ("push", "FetchPush-v4", "sac", "relay", {}, PUSH),
     ("push", "FetchPush-v4", "tqc", "relay", {}, PUSH),
     ("push-default", "FetchPush-v4", "sac", "default", {"steps": 300_000}, ALONE),
+    ("pick-default", "FetchPickAndPlace-v4", "sac", "default", {"steps": 600_000}, ALONE),
+    ("push-hper", "FetchPush-v4", "ddpg", "hper", {"steps": 300_000}, RANK),
     ("slide", "FetchSlide-v4", "sac", "default", {"steps": 500_000}, SLIDE),
     ("slide", "FetchSlide-v4", "tqc", "default", {"steps": 500_000}, BASE),
     ("slide", "FetchSlide-v4", "ddpg", "her", {}, SLIDE_MRL),
