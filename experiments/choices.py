@@ -15,10 +15,19 @@ PUSH: Changes = {
     "random": ("0.3 random actions, as DDPG", {"agent.random_actions": 0.3}),
     "no-bonus": ("entropy rewards the actor only", {"agent.entropy_in_target": False}),
 }
+MORE: dict[str, Any] = {"gradient_steps": 200, "steps": 150_000}
 ALONE: Changes = {
     "base": ("the base", {}),
     "gamma": GAMMA,
     "met": ("goals that are met already are replayed", {"replay.replace_achieved": 0.0}),
+    "batch": ("batches of 256", {"batch_size": 256}),
+    "large": ("half the updates, of 1024", {"batch_size": 1024, "gradient_steps": 50}),
+    "critic": ("one critic", {"agent.num_critics": 1}),
+    "dense": ("twice as many updates per step", MORE),
+    "cheap": (
+        "all three",
+        MORE | {"batch_size": 256, "agent.num_critics": 1},
+    ),
 }
 MET: dict[str, Any] = {"replay.drop_achieved": 0.0}
 NO_WEIGHTS: dict[str, Any] = {"priority.bias_correction": "none"}

@@ -143,6 +143,8 @@ def test_targets_are_clipped_to_returns_with_entropy() -> None:
     np.testing.assert_allclose(agent.target(low, batch(), KEY), np.full((4, 1), -54.9), rtol=1e-5)
     agent, low = sac((-900.0,), temperature=0.1, entropy_in_target=False)
     np.testing.assert_allclose(agent.target(low, batch(), KEY), np.full((4, 1), -50.0), rtol=1e-5)
+    agent, low = sac((-900.0,), temperature=0.1, learn_temperature=False)
+    assert float(agent.target(low, batch(), KEY).max()) < -850  # no entropy is held
     agent, low = sac((-900.0,), clip_target=False)
     assert float(agent.target(low, batch(), KEY).max()) < -850
 
@@ -337,13 +339,25 @@ def test_it_explores_as_stated() -> None:
 def test_settings_that_change_nothing_are_refused() -> None:
     for settings in (
         {"learn_temperature": False, "temperature_learning_rate": Schedule.parse(0.1)},
+        {"learn_temperature": False, "target_entropy": -1.0},
         {"num_critics": 1, "td_error": "largest"},
-        {"random_hold": 3.0},
-        {"random_hold": 3.0, "random_actions": Schedule.parse("linear(0, 0)")},
     ):
         with pytest.raises(HindsightError, match="changes nothing"):
             replace(CONFIG, **settings).check()
-    replace(CONFIG, random_hold=3.0, random_actions=Schedule.parse("linear(0, 0.1)")).check()
+
+
+def test_who_sets_what_nothing_reads_is_told_and_presets_are_not() -> None:
+    held = replace(CONFIG, random_hold=3.0)
+    held.check()  # as a preset may have it
+    assert held.unread() == {"random_hold": "while agent.random_actions is 0"}
+    never = replace(held, random_actions=Schedule.parse("linear(0, 0)"))
+    assert "random_hold" in never.unread()
+    assert replace(held, random_actions=Schedule.parse("linear(0, 0.1)")).unread() == {}
+    assert set(replace(CONFIG, normalize=False).unread()) == {
+        "random_hold",
+        "clip_normalized",
+        "normalizer_epsilon",
+    }
 
 
 @pytest.mark.parametrize("agent", [SAC(CONFIG, SHAPES), TQC(TQCConfig(net_arch=(4,)), SHAPES)])

@@ -53,7 +53,16 @@ class AgentConfig:
     def unread(self) -> dict[str, str]:
         """Settings that nothing reads beside these others, and why. Presets may have them, so
         `check` does not refuse them; who gives one is told."""
+        if self.normalize:
+            return {}
+        return dict.fromkeys(("clip_normalized", "normalizer_epsilon"), "without agent.normalize")
+
+
+def unread_hold(random_actions: Schedule) -> dict[str, str]:
+    """`random_hold`, if there are no random actions."""
+    if max(random_actions.bounds()) > 0:
         return {}
+    return {"random_hold": "while agent.random_actions is 0"}
 
 
 @dataclass(frozen=True)
@@ -142,10 +151,10 @@ class OnPolicyAgentConfig(AgentConfig):
 
     def unread(self) -> dict[str, str]:
         if self.hindsight:
-            return {}
+            return super().unread()
         choice = ("goals", "within_box", "actual_goals", "spread")
         weights = ("estimator", "leave_one_out", "clamp_log_ratio")
-        return dict.fromkeys((*choice, *weights), "without agent.hindsight")
+        return super().unread() | dict.fromkeys((*choice, *weights), "without agent.hindsight")
 
 
 @dataclass(frozen=True)

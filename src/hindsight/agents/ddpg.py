@@ -13,7 +13,7 @@ from tyro.conf import Suppress
 
 from hindsight.acting import Actor, ActorShape, RandomActions
 from hindsight.agents.agent import Metrics, OffPolicyAgent
-from hindsight.agents.config import QLearningConfig
+from hindsight.agents.config import QLearningConfig, unread_hold
 from hindsight.agents.losses import adam_step, kept, td_loss, td_metrics, td_target
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params, average, copy_of
@@ -53,6 +53,9 @@ class DDPGConfig(QLearningConfig):
     @property
     def has_actor(self) -> bool:
         return True
+
+    def unread(self) -> dict[str, str]:
+        return super().unread() | unread_hold(self.random_actions)
 
 
 class Rates(NamedTuple):

@@ -12,10 +12,11 @@ policy. Where no key is given, as when new pairs get their first priority, the n
 the key: the same state gives the same errors.
 
 **Possible returns.** Entropy counts as reward from the next step on, so targets may lie outside
-of the env's returns. On the box [-1, 1]^a entropy is at most a ln 2. A policy that keeps the
-paper's constraint has at least `target_entropy`. With `clip_target` the bounds are those of the
-env, plus gamma / (1 - gamma) times the temperature times these two. They close in on those of
-the env as the temperature falls. Without `entropy_in_target` they are those of the env.
+of the env's returns. On the box [-1, 1]^a entropy is at most a ln 2. A learnt temperature keeps
+it, on average over states, at `target_entropy` at least. With `clip_target` the bounds are those
+of the env, plus gamma / (1 - gamma) times the temperature times these two. They close in on those
+of the env as the temperature falls. With a fixed temperature there is no lower bound. Without
+`entropy_in_target` the bounds are those of the env.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tyro.conf import Suppress
 
 from hindsight.acting import Actor, ActorShape, RandomActions, mean_and_log_std, squashed_log_prob
 from hindsight.agents.agent import Metrics, OffPolicyAgent
-from hindsight.agents.config import QLearningConfig
+from hindsight.agents.config import QLearningConfig, unread_hold
 from hindsight.agents.losses import adam_step, kept, td_loss, td_metrics, td_target
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params, average, copy_of
@@ -93,13 +94,13 @@ class SACConfig(QLearningConfig):
 
     def check(self) -> None:
         if not self.learn_temperature:
-            refuse_changes(
-                self, ("temperature_learning_rate",), "agent.", "as the temperature is not learnt"
-            )
+            unused = ("temperature_learning_rate", "target_entropy")
+            refuse_changes(self, unused, "agent.", "as the temperature is not learnt")
         if self.num_critics == 1:
             refuse_changes(self, ("td_error",), "agent.", "as there is one critic")
-        if max(self.random_actions.bounds()) == 0:
-            refuse_changes(self, ("random_hold",), "agent.", "while agent.random_actions is 0")
+
+    def unread(self) -> dict[str, str]:
+        return super().unread() | unread_hold(self.random_actions)
 
 
 class Rates(NamedTuple):
@@ -234,7 +235,9 @@ class SAC(OffPolicyAgent):
         if returns is None or not self.config.clip_target or not self.config.entropy_in_target:
             return returns if self.config.clip_target else None
         per_entropy = gamma / (1.0 - gamma) * jnp.exp(log_temperature)
-        least, most = self.target_entropy, self.shapes.actions.dim * np.log(2.0)
+        most = self.shapes.actions.dim * np.log(2.0)
+        # A temperature that is not learnt holds no policy to an entropy, however low.
+        least = self.target_entropy if self.config.learn_temperature else -np.inf
         return returns[0] + per_entropy * min(least, most), returns[1] + per_entropy * most
 
     @property

@@ -21,7 +21,7 @@ from hindsight.agents.losses import adam_step, kept, td_loss, td_metrics, td_tar
 from hindsight.networks import Params, average, copy_of
 from hindsight.replay.batch import Batch, TDErrors
 from hindsight.replay.priority_index import importance_weights
-from hindsight.settings import Count, NotNegative
+from hindsight.settings import Count, NotNegative, refuse_changes
 from hindsight.types import Tensor
 
 
@@ -36,6 +36,10 @@ class TD3Config(DDPGConfig):
     """Deviation of the noise on the target actor's actions, as a share of half the action range."""
     target_noise_clip: NotNegative = 0.5
     """How far that noise may reach."""
+
+    def check(self) -> None:
+        if self.target_noise == 0:
+            refuse_changes(self, ("target_noise_clip",), "agent.", "as agent.target_noise is 0")
 
 
 class TD3(DDPG):
