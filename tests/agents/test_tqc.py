@@ -74,6 +74,22 @@ def test_the_quantile_loss_by_hand() -> None:
     )
 
 
+def test_the_gradient_of_the_quantile_loss_is_that_of_small_steps() -> None:
+    rng = np.random.default_rng(0)
+    quantiles = rng.normal(0.0, 1.5, (2, 3, 4))
+    target, pull = rng.normal(0.0, 2.0, (3, 5)), rng.uniform(0.5, 1.0, (2, 3))
+
+    def loss(z: Any) -> Any:
+        return (pull * quantile_huber(z, jnp.asarray(target, jnp.float32))).sum()
+
+    found, step = jax.grad(loss)(jnp.asarray(quantiles, jnp.float32)), 1e-2
+    for at in np.ndindex(quantiles.shape):
+        aside = np.zeros_like(quantiles)
+        aside[at] = step
+        slope = (float(loss(quantiles + aside)) - float(loss(quantiles - aside))) / (2 * step)
+        assert float(found[at]) == pytest.approx(slope, abs=2e-3)
+
+
 def test_the_quantile_loss_is_least_at_the_quantiles() -> None:
     targets = jnp.asarray(
         np.random.default_rng(0).uniform(0.0, 1000.0, (1, 4001))
