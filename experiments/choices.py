@@ -42,6 +42,7 @@ SLIDE: Changes = {
     "gamma": GAMMA,
     "updates": ("twice as many updates", {"gradient_steps": 200}),
     "norm": ("LayerNorm", {"agent.layer_norm": True}),
+    "long": ("1,300,000 steps", {"steps": 1_300_000}),
     "mrl": (
         "goals as in mrl",
         {

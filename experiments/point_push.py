@@ -148,6 +148,12 @@ EXPERIMENT = Experiment(
             UNIFORM | {"replay.moved_power": 1.0},
             "uniform",
         ),
+        more(
+            "energy-bias-none",
+            "by rank, no weights, and episodes by how far the disc moved",
+            NO_WEIGHTS | {"replay.moved_power": 1.0},
+            "bias-none",
+        ),
         training(
             "her-energy",
             "HER, episodes by how far the disc moved (EBP)",
