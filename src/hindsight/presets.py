@@ -357,6 +357,9 @@ TABLE: tuple[Row, ...] = (
         envs=("FetchPickAndPlace",),
         reaches="success 0.86-0.97 in 1,000,000 steps (3 seeds)",
     ),
+    # Chosen on seed 10, in bfloat16 (`hindsight reproduce choices`).
+    Row(("sac", "tqc"), {"agent.precision": "auto"}, envs=(*OBJECTS, "HandReach")),
+    Row(("sac", "tqc"), {"steps": 300_000}, envs=("FetchPush",), presets=("default",)),
     # SAC and TQC draw all actions from the policy: without random ones nothing would be held.
     # DDPG's share, not yet chosen on seeds 10-14.
     Row(("sac", "tqc"), {"agent.random_actions": 0.3}, envs=("FetchPickAndPlace",)),
