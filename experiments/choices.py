@@ -16,6 +16,11 @@ PUSH: Changes = {
     "no-bonus": ("entropy rewards the actor only", {"agent.entropy_in_target": False}),
 }
 MORE: dict[str, Any] = {"gradient_steps": 200, "steps": 150_000}
+PICK: Changes = {
+    "base": ("the base", {}),
+    "gamma": GAMMA,
+    "no-random": ("no random actions", {"agent.random_actions": 0.0, "agent.random_hold": 1.0}),
+}
 ALONE: Changes = {
     "base": ("the base", {}),
     "gamma": GAMMA,
@@ -81,6 +86,7 @@ MILLION = {"steps": 1_000_000}
 GROUPS: tuple[tuple[str, str, str, str, dict[str, Any], Changes], ...] = (
     ("push", "FetchPush-v4", "sac", "relay", {}, PUSH),
     ("push", "FetchPush-v4", "tqc", "relay", {}, PUSH),
+    ("pick", "FetchPickAndPlace-v4", "sac", "relay", {"steps": 400_000}, PICK),
     ("push-default", "FetchPush-v4", "sac", "default", {"steps": 300_000}, ALONE),
     ("pick-default", "FetchPickAndPlace-v4", "sac", "default", {"steps": 600_000}, ALONE),
     ("push-hper", "FetchPush-v4", "ddpg", "hper", {"steps": 300_000}, RANK),

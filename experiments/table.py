@@ -35,6 +35,8 @@ def row(
     epoch_steps = (10 if reach else 50) * 2 * WORKERS * 50
     slug = f"{env.removeprefix('Fetch').lower()}-{queues.partition('_')[0]}-{k}-{batch}"
     own = {"priority.queues": queues, "replay.replay_k": float(k), "gradient_steps": updates}
+    if not reach:
+        own["agent.precision"] = "bfloat16"
     literal = own | {
         "batch_size": WORKERS * batch,
         "agent.target_update_interval": updates,
@@ -71,11 +73,11 @@ EXPERIMENT = Experiment(
     line_heading="env | replay_k | batch_size | n_batches | strategy",
     note=(
         "The paper's settings: `--preset paper`, the gradients of 12 workers averaged; 3 epochs on "
-        "FetchReach, 20 of 50 on the others. Our settings: replay_k, batch_size, n_batches and "
-        "strategy of the row. What differs: `--preset hper` or `hper-single`, that is the "
-        "normaliser on, exact ranks, one episode in each of 32 envs per cycle (8 on FetchReach), "
-        "target networks averaged every 10 updates, no achieved goals at first, and on "
-        "the object tasks an averaged policy and a lower learning rate at the end; in one queue "
-        "episodes that moved the object are preferred."
+        "FetchReach, 20 of 50 on the others, and there with products in bfloat16. Our settings: "
+        "replay_k, batch_size, n_batches and strategy of the row. What differs: `--preset hper` or "
+        "`hper-single`, that is the normaliser on, exact ranks, one episode in each of 32 envs per "
+        "cycle (8 on FetchReach), target networks averaged every 10 updates, no achieved goals at "
+        "first, and on the object tasks an averaged policy, a lower learning rate at the end, and "
+        "products in bfloat16; in one queue episodes that moved the object are preferred."
     ),
 )
