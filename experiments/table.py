@@ -3,6 +3,7 @@
 from typing import Any
 
 from hindsight.lab.reproduce.experiment import Experiment, Paper, Training
+from hindsight.presets import published_beta
 
 # env, replay_k, batch_size, n_batches, best success rate, best epoch, strategy; as printed
 ROWS = (
@@ -31,8 +32,9 @@ def row(
 ) -> list[Training]:
     """The trainings of one row: with the paper's settings, with its normaliser on, and with
     ours."""
-    reach = env == "FetchReach"
-    epoch_steps = (10 if reach else 50) * 2 * WORKERS * 50
+    reach, two = env == "FetchReach", queues == "two_queues"
+    epochs, cycles = 3 if reach else 20, 50
+    epoch_steps = cycles * 2 * WORKERS * 50
     slug = f"{env.removeprefix('Fetch').lower()}-{queues.partition('_')[0]}-{k}-{batch}"
     own = {"priority.queues": queues, "replay.replay_k": float(k), "gradient_steps": updates}
     if not reach:
@@ -40,8 +42,11 @@ def row(
     literal = own | {
         "batch_size": WORKERS * batch,
         "agent.target_update_interval": updates,
-        "steps": (3 if reach else 20) * epoch_steps,
+        "steps": epochs * epoch_steps,
+        "priority.beta": published_beta(epochs * cycles * updates),
     }
+    if two:
+        literal["replay.goal_numbers"] = "early_doubled"
     ours = own | {"batch_size": batch, "steps": STEPS.get(env, OTHER_STEPS)}
 
     def training(name: str, column: str, preset: str, settings: dict[str, Any]) -> Training:
@@ -61,7 +66,7 @@ def row(
     made = [training("paper", "the paper's settings", "paper", literal)]
     if number in NORMALISED:
         made.append(training("normalised", "and the normaliser on", "paper-normalized", literal))
-    hper = "hper" if queues == "two_queues" else "hper-single"
+    hper = "hper" if two else "hper-single"
     return [*made, training("ours", "our settings", hper, ours)]
 
 
@@ -73,7 +78,8 @@ EXPERIMENT = Experiment(
     line_heading="env | replay_k | batch_size | n_batches | strategy",
     note=(
         "The paper's settings: `--preset paper`, the gradients of 12 workers averaged; 3 epochs on "
-        "FetchReach, 20 of 50 on the others, and there with products in bfloat16. Our settings: "
+        "FetchReach, 20 of 50 on the others, and there with products in bfloat16. Epochs count "
+        "from 0, as the paper's do. Our settings: "
         "replay_k, batch_size, n_batches and strategy of the row. What differs: `--preset hper` or "
         "`hper-single`, that is the normaliser on, exact ranks, one episode in each of 32 envs per "
         "cycle (8 on FetchReach), target networks averaged every 10 updates, no achieved goals at "

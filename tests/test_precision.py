@@ -83,6 +83,13 @@ def test_hidden_layers_multiply_in_bfloat16_both_ways() -> None:
     assert kinds.count("f32") == 2
 
 
+def test_the_layer_that_reads_raw_numbers_is_float32() -> None:
+    kinds = operands(MLP((16, 16), 1, precision="bfloat16", normalized=False))
+    assert (kinds.count("bf16"), kinds.count("f32")) == (3, 4)
+    metres = jnp.asarray([1.34, 1.3475])  # further apart than FetchReach is exact, one in bfloat16
+    assert len(set(metres.astype(jnp.bfloat16).tolist())) == 1
+
+
 def test_networks_agree_and_have_the_same_parameters() -> None:
     (x,) = arrays((5, 4, 8))
     one, two = MLP((64, 64), 3), MLP((64, 64), 3, precision="bfloat16")

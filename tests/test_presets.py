@@ -25,10 +25,12 @@ from hindsight.presets import (
     default_method,
     preset_rows,
     preset_settings,
+    published_beta,
     reaches,
 )
 from hindsight.replay.priorities import PriorityConfig
 from hindsight.replay.replay import ReplayConfig
+from hindsight.schedules import Schedule
 from hindsight.settings import flatten, with_settings
 
 # Id, time limit, and whether actions are discrete.
@@ -146,8 +148,20 @@ def test_the_paper_in_numbers() -> None:
         50,
         12 * 512,
     )
-    assert made("FetchReach-v4", "ddpg", "paper", 50).steps == 10 * 10 * 24 * 50
+    assert made("FetchReach-v4", "ddpg", "paper", 50).steps == 3 * 50 * 24 * 50
     assert made("HandReach-v3", "ddpg", "paper-normalized", 100).steps == 50 * 50 * 24 * 100
+
+
+def test_the_paper_does_what_its_code_does() -> None:
+    for workers in (1, 12):
+        config: Any = made("FetchPush-v4", "ddpg", f"paper:{workers}", 50)
+        assert config.replay.goal_numbers == "early_doubled_plus_1"
+        assert (config.priority.initial, config.priority.updates_per_draw) == ("largest", 1)
+        assert config.priority.pairs_per_rank == workers  # a heap for each
+        # Twice 0.5 to 1 in 100,000 of 50 x 50 x 50 updates: weights are squared with the errors.
+        assert [config.priority.beta(p) for p in (0.0, 0.4, 0.8, 1.0)] == [1.0, 1.5, 2.0, 2.0]
+    short = Schedule.parse(published_beta(50_000))
+    assert (short(0.0), short(1.0)) == (1.0, 1.5)
 
 
 def test_averaging_the_gradients_of_workers_is_a_larger_batch() -> None:

@@ -20,7 +20,8 @@ class MLP(nn.Module):
     start.
 
     `precision` is that of the products in the hidden layers. The last layer, a hundredth of the
-    work, is float32.
+    work, is float32. So is the first one if inputs are not normalised: 1.34 m and 1.345 m are the
+    same in bfloat16.
     """
 
     net_arch: tuple[int, ...]
@@ -31,6 +32,8 @@ class MLP(nn.Module):
     dropout: float = 0.0
     """Share of each hidden layer that is dropped while learning, before it is normalised (DroQ)."""
     precision: Precision = "float32"
+    normalized: bool = True
+    """Whether its inputs are."""
     images: Images = ()
 
     @nn.compact
@@ -44,8 +47,9 @@ class MLP(nn.Module):
 
         if self.images:
             x = encode(self.images, x, convolved)
-        for width in self.net_arch:
-            x = nn.Dense(width, kernel_init=first, dot_general=products)(x)
+        for layer, width in enumerate(self.net_arch):
+            exact = layer == 0 and not (self.normalized or self.images)
+            x = nn.Dense(width, kernel_init=first, dot_general=None if exact else products)(x)
             if self.dropout:
                 x = nn.Dropout(self.dropout, deterministic=not learning)(x)
             if self.layer_norm:

@@ -14,7 +14,7 @@ from hindsight.goals import DESIRED
 from hindsight.replay.pairs import Pairs, goal_number
 from hindsight.replay.queues import Queues
 
-RULES = ["uniform", "late", "early", "early_doubled"]
+RULES = ["uniform", "late", "early", "early_doubled", "early_doubled_plus_1"]
 
 
 def test_goal_numbers_by_hand() -> None:
@@ -23,6 +23,8 @@ def test_goal_numbers_by_hand() -> None:
     assert goal_number("late", steps, length, 4).tolist() == [0, 1, 2, 3]
     assert goal_number("early", steps, length, 4).tolist() == [4, 3, 2, 1]
     assert goal_number("early_doubled", steps, length, 5).tolist() == [8, 6, 4, 2]  # 10 (4 - t) / 5
+    assert goal_number("early_doubled_plus_1", steps, length, 5).tolist() == [9, 7, 5, 3]
+    assert goal_number("early_doubled_plus_1", steps, length, 0).tolist() == [0, 0, 0, 0]
     assert (
         goal_number("early_doubled", np.arange(50), np.array(50), 4).mean() == 4.0
     )  # k on average

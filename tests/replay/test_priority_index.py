@@ -168,13 +168,16 @@ def test_rank_weights_of_a_size_begin_those_of_the_next(n: int, alpha: float) ->
     assert small == pytest.approx(np.cumsum(np.arange(1, n + 1) ** -alpha))
 
 
-def test_sorting_a_heap_gives_exact_ranks() -> None:
-    rng = np.random.default_rng(0)
-    heap = RankHeap(500, sort_every=700)
-    priorities = rng.random(500)
-    heap.set(np.arange(500), priorities)
-    heap.set(np.arange(200), priorities[:200])  # 700 updates: sorted
-    assert (heap._heap == np.argsort(-priorities, kind="stable")).all()
+@pytest.mark.parametrize("kind", [RankHeap, RankOrder])
+def test_neighbours_share_a_rank_as_in_as_many_queues(kind: Any) -> None:
+    index, one = kind(12, alpha=0.7, per_rank=3), kind(4, alpha=0.7)
+    index.set(np.arange(12), np.arange(12, 0, -1))
+    one.set(np.arange(4), np.arange(4, 0, -1))
+    each = index.probability(np.arange(12)).reshape(4, 3)
+    assert each == pytest.approx(np.repeat(one.probability(np.arange(4))[:, None] / 3, 3, axis=1))
+    drawn, stated = index.sample(600, np.random.default_rng(0))
+    assert stated == pytest.approx(each.ravel()[drawn])
+    assert np.bincount(drawn, minlength=12) == pytest.approx(600 * each.ravel(), abs=2)
 
 
 def test_importance_weights_by_hand() -> None:

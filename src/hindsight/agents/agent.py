@@ -80,6 +80,7 @@ class Agent:
             config.net_arch,
             outputs,
             precision=config.precision,
+            normalized=config.normalize,
             images=self.shapes.images,
             **settings,
         )

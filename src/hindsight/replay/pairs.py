@@ -20,7 +20,7 @@ from hindsight.goals import BORROWED, DESIRED
 from hindsight.saving.tree import State, all_between, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
-GoalNumbers = Literal["uniform", "late", "early", "early_doubled"]
+GoalNumbers = Literal["uniform", "late", "early", "early_doubled", "early_doubled_plus_1"]
 
 
 class Addresses(NamedTuple):
@@ -43,9 +43,11 @@ def goal_number(rule: GoalNumbers, step: Array, length: Array, replay_k: float) 
 
     uniform k; late t/T k (the paper's Section 3.2); early (1 - t/T) k (its Algorithm 2);
     early_doubled 2 k (T - t)/(T + 1) (its published code), which is k on average and gives each
-    step its share of the future.
+    step its share of the future; early_doubled_plus_1 one more (the same code for one queue).
     """
     t, T = np.asarray(step, np.float64), np.asarray(length, np.float64)
+    if rule == "early_doubled_plus_1":
+        return goal_number("early_doubled", t, T, replay_k) + (replay_k > 0)
     shares: dict[str, Floats64] = {
         "uniform": np.ones(np.broadcast_shapes(t.shape, T.shape)),
         "late": t / T,

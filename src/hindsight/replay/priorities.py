@@ -25,9 +25,9 @@ from hindsight.settings import (
     Count,
     Exponent,
     NotNegative,
+    Range,
     Search,
     Share,
-    ShareSchedule,
     refuse_changes,
 )
 from hindsight.types import Array, Floats, Floats64, Ints
@@ -46,10 +46,14 @@ class PriorityConfig:
     alpha: Annotated[Exponent, Search(0.2, 1.0)] = None
     """How much priorities count, 0 for not at all; 0.6 for proportional and 0.7 for rank if not
     given."""
-    beta: ShareSchedule = Schedule("linear", (0.5, 1.0))
-    """How much of the bias is corrected by importance weights."""
+    beta: Annotated[Schedule, Range(0, 2)] = Schedule("linear", (0.5, 1.0))
+    """How much of the bias is corrected by importance weights: 1 for all of it. Above 1 they weigh
+    against what is drawn often, as the paper's code does."""
     bias_correction: Literal["critic", "both", "none"] = "critic"
     """Whose loss the importance weights go into."""
+    pairs_per_rank: Count = 1
+    """So many neighbours in the order count as of one rank, as if the pairs were divided among so
+    many workers with queues of their own."""
     queues: Literal["single_queue", "two_queues"] = "single_queue"
     """One queue, or one each for actual and alternate goals, drawn 1 : replay_k (if goals are
     chosen when stored)."""
@@ -97,6 +101,9 @@ class PriorityConfig:
             names += ("sweep", "hardness", "hard_goals")
             names += ("alpha", "beta", "bias_correction", "epsilon") if self.fresh == 1 else ()
             refuse_changes(self, names, "priority.", why)
+        if self.kind == "proportional":
+            why = "while priority.sampling is not by rank"
+            refuse_changes(self, ("pairs_per_rank",), "priority.", why)
         if self.fresh == 1:
             refuse_changes(self, ("chosen_by",), "priority.", "while priority.fresh is 1")
         if self.needs_frozen and (self.fresh > 1 or self.initial == "predicted"):
@@ -189,7 +196,13 @@ class Priorities:
             config.exponent if self.prioritised else 1.0
         )  # pairs that are alike are as likely as their episodes
         self.queues = Queues(
-            config.kind, alpha, pairs.actual, pairs.alternate, two, config.stratified
+            config.kind,
+            alpha,
+            pairs.actual,
+            pairs.alternate,
+            two,
+            config.stratified,
+            config.pairs_per_rank,
         )
         self.now = 0  # how many times episodes were stored
         self._stored_at = np.zeros(pairs.slots, np.int64)

@@ -18,8 +18,8 @@ from hindsight.types import Array, Floats64, Ints
 
 Kind = Literal["proportional", "rank", "rank_heap"]
 ALPHA: dict[str, float] = {"proportional": 0.6, "rank": 0.7, "rank_heap": 0.7}
-_INDEXES: dict[str, Callable[[int, float], PriorityIndex]] = {
-    "proportional": SumTree,
+_INDEXES: dict[str, Callable[[int, float, int], PriorityIndex]] = {
+    "proportional": lambda capacity, alpha, per_rank: SumTree(capacity, alpha),
     "rank": RankOrder,
     "rank_heap": RankHeap,
 }
@@ -29,14 +29,21 @@ class Queues:
     """Pairs 0..actual-1 have actual goals, the `alternate` ones after them alternate goals."""
 
     def __init__(
-        self, kind: Kind, alpha: float, actual: int, alternate: int, two: bool, stratified: bool
+        self,
+        kind: Kind,
+        alpha: float,
+        actual: int,
+        alternate: int,
+        two: bool,
+        stratified: bool,
+        per_rank: int = 1,
     ) -> None:
         make = _INDEXES[kind]
         sizes = [actual, alternate] if two and alternate else [actual + alternate]
         self.actual = actual
         self.alpha = alpha
         self.stratified = stratified
-        self.indexes = [make(size, alpha) for size in sizes]
+        self.indexes = [make(size, alpha, per_rank) for size in sizes]
 
     def __len__(self) -> int:
         return sum(len(index) for index in self.indexes)

@@ -1,9 +1,9 @@
 """Rank-based priorities as the paper keeps them: a binary heap whose array position stands for the
 rank.
 
-Positions are ranks only roughly: a heap puts every entry before its children, no more. Sorting
-the array every so many updates (Schaul et al., 2015) brings it back to exact ranks. `RankOrder`
-is exact at all times.
+Positions are ranks only roughly: a heap puts every entry before its children, no more. Like the
+paper's code, and unlike Schaul et al. (2015), nothing ever sorts it. `RankOrder` is exact at all
+times.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ import numpy as np
 from hindsight.compiled import compiled
 from hindsight.replay.priority_index import FLOAT32_MAX, check_ids, check_priorities, distinct
 from hindsight.replay.rank_order import RankWeights
-from hindsight.saving.tree import State, between, fitting
+from hindsight.saving.tree import State, fitting
 from hindsight.types import Array, Bools, Floats64, Ints
 
 
 class RankHeap:
     """Entries 0..capacity-1 in a max-heap by priority (float32). 12 bytes per entry."""
 
-    def __init__(self, capacity: int, alpha: float = 0.7, sort_every: int = 1_000_000) -> None:
+    def __init__(self, capacity: int, alpha: float = 0.7, per_rank: int = 1) -> None:
         self.capacity = capacity
-        self.weights = RankWeights(alpha)
-        self.sort_every = sort_every
+        self.weights = RankWeights(alpha, per_rank)
         self._priority = np.zeros(capacity, np.float32)
         self._heap = np.zeros(capacity, np.int32)  # entries by position
         self._position = np.full(capacity, -1, np.int32)  # -1: not in the heap
         self._size = np.zeros(1, np.int64)
-        self._updates = 0
 
     def __len__(self) -> int:
         return int(self._size[0])
@@ -45,23 +43,12 @@ class RankHeap:
             check_priorities(priorities, FLOAT32_MAX).astype(np.float32),
         )
         _set(self._priority, self._heap, self._position, self._size, ids, values)
-        self._updates += len(ids)
-        if self._updates >= self.sort_every:
-            self.sort()
 
     def remove(self, ids: Ints) -> None:
         """These entries are not drawn any more."""
         _remove(
             self._priority, self._heap, self._position, self._size, check_ids(ids, self.capacity)
         )
-
-    def sort(self) -> None:
-        """Put all entries in order: a sorted array is a heap, too."""
-        stored = np.sort(self._heap[: len(self)])
-        ordered = stored[np.argsort(-self._priority[stored], kind="stable")]
-        self._heap[: len(self)] = ordered
-        self._position[ordered] = np.arange(len(self))
-        self._updates = 0
 
     def rank(self, ids: Ints) -> Ints:
         """Positions in the heap, counted from 0."""
@@ -92,7 +79,7 @@ class RankHeap:
     def export_state(self) -> State:
         """The entries in the order of the heap, and their priorities."""
         heap = self._heap[: len(self)].copy()
-        return {"entries": heap, "priority": self._priority[heap], "updates": self._updates}
+        return {"entries": heap, "priority": self._priority[heap]}
 
     def restore_state(self, state: State) -> None:
         entries = distinct(state["entries"], self.capacity)
@@ -103,7 +90,6 @@ class RankHeap:
         self._position[:] = -1
         self._position[entries] = np.arange(len(entries))
         self._size[0] = len(entries)
-        self._updates = between(state["updates"], "updates", 0, self.sort_every)
 
 
 @compiled

@@ -32,14 +32,15 @@ COARSE = 64  # every so many-th sum is looked at first
 
 
 class RankWeights:
-    """The sums 1, 1 + 2^-alpha, 1 + 2^-alpha + 3^-alpha, ...
+    """The sums 1, 1 + 2^-alpha, 1 + 2^-alpha + 3^-alpha, ...; each term `per_rank` times.
 
     Those for n entries begin those for n + 1, so one array serves every size; it grows with the
     buffer, piece by piece, so that the sums do not depend on when it grew.
     """
 
-    def __init__(self, alpha: float) -> None:
+    def __init__(self, alpha: float, per_rank: int = 1) -> None:
         self.alpha = alpha
+        self.per_rank = per_rank
         self._sums = np.zeros(0)
         self._coarse = np.zeros(0)
 
@@ -48,9 +49,8 @@ class RankWeights:
         if len(self._sums) < n:
             parts = [self._sums]
             for known in range(len(self._sums), max(n, 2 * len(self._sums)), SUMS):
-                ranks = np.arange(known + 1, known + SUMS + 1, dtype=np.float64)
                 start = parts[-1][-1] if known else 0.0
-                parts.append(start + np.cumsum(ranks**-self.alpha))
+                parts.append(start + np.cumsum(self._share(np.arange(known, known + SUMS))))
             self._sums = np.concatenate(parts)
             self._coarse = self._sums[COARSE - 1 :: COARSE].copy()
         return self._sums[:n]
@@ -66,8 +66,10 @@ class RankWeights:
         return ranks, self.probability(ranks, entries)
 
     def probability(self, ranks: Ints, entries: int) -> Floats64:
-        shares: Floats64 = (ranks + 1.0) ** -self.alpha / self.sums(entries)[-1]
-        return shares
+        return self._share(ranks) / float(self.sums(entries)[-1])
+
+    def _share(self, ranks: Ints) -> Floats64:
+        return np.asarray((ranks // self.per_rank + 1.0) ** -self.alpha, np.float64)
 
 
 class Blocks(NamedTuple):
@@ -87,9 +89,9 @@ class RankOrder:
     """Entries 0..capacity-1 in the order of their priorities (float32; equal ones by number). 15
     bytes per entry."""
 
-    def __init__(self, capacity: int, alpha: float = 0.7) -> None:
+    def __init__(self, capacity: int, alpha: float = 0.7, per_rank: int = 1) -> None:
         self.capacity = capacity
-        self.weights = RankWeights(alpha)
+        self.weights = RankWeights(alpha, per_rank)
         blocks = -(-capacity // PACKED) * 9 // 8 + 4
         self._blocks = Blocks(
             block=np.full(capacity, -1, np.int32),

@@ -260,7 +260,7 @@ REACH_512_50 = _log(
     ),
 )
 REACH_256_40 = _log(
-    "one worker, HPER, batches of 256, 40 updates",
+    "one worker, HPER as of March, batches of 256, 40 updates",
     "the authors' log",
     1,
     10,
@@ -319,7 +319,7 @@ REACH_256_40 = _log(
     ),
 )
 REACH_UNIFORM_256_40 = _log(
-    "one worker, uniform, batches of 256, 40 updates",
+    "one worker, uniform, as of March, batches of 256, 40 updates",
     "the authors' log",
     1,
     10,
@@ -370,6 +370,25 @@ REACH_UNIFORM_256_40 = _log(
         1.0,
         1.0,
         1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    ),
+)
+REACH_12_WORKERS = _log(
+    "12 workers: batches of 12 x 512",
+    "the authors' log",
+    12,
+    10,
+    "log_file_FetchReach-v1_batch_size_512_replay_k_4_04_25_20_41_33.txt",
+    (
+        0.0333,
+        0.8167,
+        0.9042,
+        0.9042,
+        0.9708,
         1.0,
         1.0,
         1.0,

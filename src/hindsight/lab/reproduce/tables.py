@@ -107,7 +107,7 @@ def _cell(experiment: Experiment, entry: Training, rows: Rows) -> str:
     best = [row["best"] for row in rows.values()]
     flattering = f"{np.mean([b['success_rate'] for b in best]):.2f}"
     if entry.epoch_steps:
-        epochs = sorted({-(-b["step"] // entry.epoch_steps) for b in best})
+        epochs = sorted({-(-b["step"] // entry.epoch_steps) - 1 for b in best})  # from 0
         flattering += f" in epoch {', '.join(map(str, epochs))}"
     seeds = f"{len(rows)} seeds" if len(rows) > 1 else "1 seed"
     stopped = sorted({row["stopped_at"] for row in rows.values() if "stopped_at" in row})
