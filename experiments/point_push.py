@@ -9,6 +9,7 @@ named for; where that needs another base, or two changes, `of` says what to hold
 from typing import Any
 
 from hindsight.lab.reproduce.experiment import Experiment, Training
+from hindsight.presets import published_beta
 
 SEEDS = (*range(10), *range(15, 25))  # the task was chosen on 10-14
 BASE: dict[str, Any] = {"replay.drop_achieved": 0.0}
@@ -17,6 +18,15 @@ PROPORTIONAL = {"priority.sampling": "proportional"}
 NO_WEIGHTS = {"priority.bias_correction": "none"}
 LATE = {"replay.goal_numbers": "late"}
 FRESH = {"priority.fresh": 4}
+TWICE = published_beta(25_600)
+CODE: dict[str, Any] = {
+    "priority.queues": "single_queue",
+    "priority.sampling": "rank_heap",
+    "priority.initial": "largest",
+    "priority.updates_per_draw": 1,
+    "priority.beta": TWICE,
+    "replay.goal_numbers": "early_doubled_plus_1",
+}
 BASELINES = {
     "steps": 512_000,
     "eval_every": 32,
@@ -73,6 +83,10 @@ EXPERIMENT = Experiment(
             "importance weights for the actor, too",
             {"priority.bias_correction": "both"},
         ),
+        # What the paper's code does, and its text does not say (docs/replay.md).
+        training("largest", "new pairs have the largest priority", {"priority.initial": "largest"}),
+        training("weights-twice", "importance weights count twice", {"priority.beta": TWICE}),
+        training("code", "all of it, in one queue", CODE),
         # Is it still worth it where the rest is as good as it gets?
         training("late-uniform", "goals k t/T, uniformly", LATE | UNIFORM, "late"),
         training("late-bias-none", "goals k t/T, no weights", LATE | NO_WEIGHTS, "bias-none"),
@@ -109,7 +123,6 @@ EXPERIMENT = Experiment(
         more(
             "actor-uniform", "the actor's batch uniform (LA3P)", {"priority.actor_batch": "uniform"}
         ),
-        more("largest", "new pairs have the largest priority", {"priority.initial": "largest"}),
         more("predicted", "new pairs have a predicted priority", {"priority.initial": "predicted"}),
         more("shared", "other goals of a transition follow by half", {"priority.shared": 0.5}),
         more("hardness", "low values first", {"priority.hardness": 1.0}),
