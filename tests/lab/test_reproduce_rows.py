@@ -111,7 +111,7 @@ def test_all_tables_can_be_made() -> None:
             here[name], entries, [rows.rows_of(here.results, entry) for entry in entries]
         )
         empty = tables.table(here[name], entries, [{} for _ in entries])
-        assert "not run" in empty
+        assert "not run" in empty.lower()
         widths = {line.count(" | ") for line in made.splitlines() if line.startswith("| ")}
         assert len(widths) <= 1, name
         if name == "table":
@@ -121,8 +121,8 @@ def test_all_tables_can_be_made() -> None:
 
 
 def test_cells_by_hand() -> None:
-    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 2 and 0.7 at epoch 3: a mean of 0.50, and
-    0.60 that flatters."""
+    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 1 and 0.7 at epoch 2, counted from 0: a
+    mean of 0.50, and 0.60 that flatters."""
     entry = Training(
         "a", "hindsight/BitFlip-v0", line="bits", column="ours", epoch_steps=100, home="x"
     )
@@ -137,7 +137,7 @@ def test_cells_by_hand() -> None:
     assert tables.table(experiment, [entry], [found]).splitlines() == [
         "| task | ours |",
         "|---|---|",
-        "| bits | 0.50 [0.40, 0.60]; best 0.60 in epoch 2, 3 (2 seeds) |",
+        "| bits | 0.50 [0.40, 0.60]; best 0.60 in epoch 1, 2 (2 seeds) |",
     ]
 
 

@@ -51,26 +51,37 @@ def table(
         return _crossed(experiment, trainings, found)
     columns = experiment.columns if view is None else VIEWS[view]
     lines = [[_heading(experiment, name) for name in columns]]
-    by_slug = {entry.slug: rows for entry, rows in zip(trainings, found, strict=True)}
+    by_slug = {e.slug: (e, rows) for e, rows in zip(trainings, found, strict=True)}
     for entry, rows in zip(trainings, found, strict=True):
-        cells = {
-            name: COLUMNS[name][1](experiment, entry, rows) if rows or name == "label" else ""
-            for name in columns
-        }
-        base = by_slug.get(entry.base or experiment.base, {})
-        if rows and base and entry.slug != experiment.base:
+        if not rows:
+            continue
+        cells = {name: COLUMNS[name][1](experiment, entry, rows) for name in columns}
+        base, base_rows = by_slug.get(entry.base or experiment.base, (None, {}))
+        if base_rows and entry is not base:
             for name, compare in COMPARISONS.items():
                 if name in cells:
-                    cells[name] = compare(areas(experiment, rows), areas(experiment, base))
+                    cells[name] = compare(areas(experiment, rows), areas(experiment, base_rows))
+            if entry.base and base is not None and cells.get("gap"):
+                cells["gap"] += f" than *{base.label}*"
         lines.append(list(cells.values()))
-        if not rows:
-            lines[-1][1] = NOT_RUN
     keep = [
         i
         for i, name in enumerate(columns)
         if name != "stopped" or any(line[i] for line in lines[1:])
     ]
-    return markdown([[line[i] for i in keep] for line in lines]) + _note(experiment)
+    made = markdown([[line[i] for i in keep] for line in lines]) if len(lines) > 1 else ""
+    missing = [entry for entry, rows in zip(trainings, found, strict=True) if not rows]
+    return made + _not_run(missing) + _note(experiment)
+
+
+def _not_run(missing: Sequence[Training]) -> str:
+    """What has no row yet, and how to make them."""
+    homes = dict.fromkeys(entry.home for entry in missing)
+    return "".join(
+        f"\nNot run yet (`hindsight reproduce {home} --missing`): "
+        f"{'; '.join(entry.label for entry in missing if entry.home == home)}.\n"
+        for home in homes
+    )
 
 
 def _crossed(experiment: Experiment, entries: Sequence[Training], found: Sequence[Rows]) -> str:
@@ -265,8 +276,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
         ),
     ),
     "area": ("area under the curve [95 %]", _area),
-    "against": ("P(larger area than the base) [95 %]", lambda experiment, entry, rows: ""),
-    "gap": ("area minus that of the base [95 %]", lambda experiment, entry, rows: ""),
+    "against": ("P(larger area than the base, or as said)", lambda experiment, entry, rows: ""),
+    "gap": ("how much larger", lambda experiment, entry, rows: ""),
     "soon": ("seeds that reach 0.9, median step", _soon),
     "version": ("version", _version),
     "peer": ("another library", _peer),
