@@ -1,6 +1,6 @@
 """HPER on FetchPush with one thing changed: how soon does it learn?
 
-What PointPush says on many seeds is confirmed here, and each suspect for the paper's failure on
+What PointPush says on many seeds is asked again here, and each suspect for the paper's failure on
 Push is put back alone into settings that work.
 """
 

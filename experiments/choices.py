@@ -1,5 +1,5 @@
-"""What presets are chosen by, on seeds that no result is reported from: one setting of a base
-changed at a time."""
+"""What presets of SAC, TQC, Slide and the Hand are chosen by, on seeds that no result is reported
+from: one setting of a base changed at a time."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,10 +1,10 @@
-"""What FetchSlide and FetchPickAndPlace reach in about half an hour on two cores."""
+"""What FetchSlide and FetchPickAndPlace reach in a million steps and more."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
 EXPERIMENT = Experiment(
     order=3,
-    title="FetchSlide and FetchPickAndPlace in half an hour",
+    title="FetchSlide and FetchPickAndPlace, a million steps and more",
     where="ours",
     entries=(
         Training("slide", "FetchSlide-v4", label="FetchSlide"),

@@ -10,10 +10,15 @@ EVALUATED: dict[str, Any] = {"eval_every": 10, "eval_episodes": 50}
 
 EXPERIMENT = Experiment(
     order=2,
-    title="FetchPush beaten: selected replay and HPER against uniform HER",
+    title="FetchPush: the default, HPER and uniform HER",
     where="ours",
     entries=(
-        Training("selected", PUSH, settings=EVALUATED, label="HER, replay selected (default)"),
+        Training(
+            "selected",
+            PUSH,
+            settings=EVALUATED,
+            label="HER, 0.8 from episodes that moved the box (default)",
+        ),
         Training(
             "her", PUSH, settings=EVALUATED, preset="her", label="HER, uniform, same settings"
         ),

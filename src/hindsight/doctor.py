@@ -144,5 +144,5 @@ def chosen(spec: GoalEnvSpec) -> list[str]:
     ]
     reasons = [row.why for row in preset_rows(task, config.agent.method) if row.why]
     if task.ours:
-        reasons = ["settings measured for this env (docs/results.md)"]
+        reasons = ["settings written for this env by hand (docs/results.md says what is measured)"]
     return found + [f"because: {why}" for why in reasons]

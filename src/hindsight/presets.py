@@ -58,7 +58,7 @@ class Task:
 
     @property
     def ours(self) -> bool:
-        """Whether its settings were measured, and do not follow from an inspection."""
+        """Whether its settings stand in the table by hand, and do not follow from an inspection."""
         return self.name.startswith(OUR_ENVS)
 
 
@@ -379,7 +379,7 @@ TABLE: tuple[Row, ...] = (
         OFF_POLICY,
         {"agent.random_hold": 3.0},
         envs=("FetchPickAndPlace",),
-        reaches="success 0.86-0.97 in 1,000,000 steps (3 seeds)",
+        reaches="success 0.86-0.97 when stopped at 1,000,000 steps (3 seeds)",
     ),
     # Chosen on seed 10, in bfloat16 (`hindsight reproduce choices`).
     Row(("sac", "tqc"), {"agent.precision": "auto"}, envs=(*OBJECTS, "HandReach")),
@@ -669,8 +669,8 @@ def preset_settings(
 ) -> dict[str, Any]:
     """The settings of a preset, by dotted name, with another `agent.critic` if one is given.
 
-    default: what works best. her: the same with plain uniform HER. hper and hper-single: the
-    same with hindsight prioritised replay in two queues or in one. relay: default, and relay
+    default: our settings. her: plain uniform HER. hper and hper-single: hindsight prioritised
+    replay in two queues or in one. relay: default, and relay
     goals. baselines: HER as in OpenAI baselines, the gradients of 8 workers averaged. paper: the
     paper's own settings, with 12 workers, its normaliser off as in its published code.
     paper-normalized: with it on.

@@ -65,7 +65,8 @@ class TrainOptions:
     stop_at_success: Annotated[
         float | None, arg(metavar="FLOAT", help_behavior_hint="(default: never)")
     ] = None
-    """End when an evaluation, of at least 100 episodes, has this success rate."""
+    """End when an evaluation has this success rate; one of fewer than 100 episodes is confirmed by
+    100 others."""
     config: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
     """Repeat a run: take all settings from its config.json instead of the preset."""
     help_all: Annotated[bool, tyro.conf.FlagCreatePairsOff, arg(help_behavior_hint="")] = False

@@ -95,8 +95,7 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
         ),
         (
             (stored or prioritised) and replay.moved_share > 0,
-            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power, "
-            "or take the preset hper",
+            "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power",
         ),
         (
             priority.queues == "two_queues" and not stored,
