@@ -85,10 +85,10 @@ MILLION = {"steps": 1_000_000}
 # name, env, method, preset, settings, what is changed
 GROUPS: tuple[tuple[str, str, str, str, dict[str, Any], Changes], ...] = (
     ("push", "FetchPush-v4", "sac", "relay", {}, PUSH),
-    ("push", "FetchPush-v4", "tqc", "relay", {}, PUSH),
+    ("push", "FetchPush-v4", "tqc", "relay", {}, BASE),
     ("pick", "FetchPickAndPlace-v4", "sac", "relay", {"steps": 400_000}, PICK),
     ("push-default", "FetchPush-v4", "sac", "default", {"steps": 300_000}, ALONE),
-    ("pick-default", "FetchPickAndPlace-v4", "sac", "default", {"steps": 600_000}, ALONE),
+    ("pick-default", "FetchPickAndPlace-v4", "sac", "default", {"steps": 600_000}, BASE),
     ("push-hper", "FetchPush-v4", "ddpg", "hper", {"steps": 300_000}, RANK),
     ("slide", "FetchSlide-v4", "sac", "default", {"steps": 500_000}, SLIDE),
     ("slide", "FetchSlide-v4", "tqc", "default", {"steps": 500_000}, BASE),
