@@ -314,5 +314,6 @@ def evaluate(
         config.env_timeout,
         config.env_failures,
     )
-    with closing(envs):
+    # As in training: sums of two BLAS threads are others, and success with them.
+    with closing(envs), threadpool_limits(1, user_api="blas"):
         return evaluate_policy(Collector(envs, spec), policy.act, episodes, seed)

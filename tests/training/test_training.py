@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import hindsight
 from conftest import LineEnv, SingleGoalEnv, written
@@ -52,6 +53,28 @@ def test_run_directory_holds_what_it_promises(tmp_path: Path) -> None:
         rows[-1]["step"],
     )
     assert summary["versions"]["hindsight-rl"] == hindsight.__version__
+
+
+def test_evaluations_round_as_training_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two BLAS threads sums are others, and success was, too."""
+    run = hindsight.train("test/Line-v0", steps=200, run_dir=tmp_path / "run", **QUICK)
+    threads: set[int] = set()
+    step = LineEnv.step
+
+    def watched(env: LineEnv, action: Any) -> Any:
+        threads.update(pool["num_threads"] for pool in blas())
+        return step(env, action)
+
+    def blas() -> list[Any]:
+        return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    monkeypatch.setattr(LineEnv, "step", watched)
+    with threadpool_limits(2, user_api="blas"):
+        hindsight.evaluate(run.path, episodes=2)
+        assert threads == {1}
+        assert {pool["num_threads"] for pool in blas()} == {2}
 
 
 def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
