@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import hindsight
 from conftest import LineEnv, SingleGoalEnv, written
 from hindsight.errors import HindsightError
+from hindsight.training.policy import Policy
 from hindsight.training.progress import Progress
 from hindsight.training.run import Run
 
@@ -60,21 +61,20 @@ def test_evaluations_round_as_training_does(
 ) -> None:
     """With two BLAS threads sums are others, and success was, too."""
     run = hindsight.train("test/Line-v0", steps=200, run_dir=tmp_path / "run", **QUICK)
-    threads: set[int] = set()
-    step = LineEnv.step
+    seen: set[int] = set()
+    act = Policy.act
 
-    def watched(env: LineEnv, action: Any) -> Any:
-        threads.update(pool["num_threads"] for pool in blas())
-        return step(env, action)
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
-    def blas() -> list[Any]:
-        return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    def watched(policy: Policy, observation: Any, goal: Any) -> Any:
+        seen.update(threads())
+        return act(policy, observation, goal)
 
-    monkeypatch.setattr(LineEnv, "step", watched)
+    monkeypatch.setattr(Policy, "act", watched)
     with threadpool_limits(2, user_api="blas"):
         hindsight.evaluate(run.path, episodes=2)
-        assert threads == {1}
-        assert {pool["num_threads"] for pool in blas()} == {2}
+        assert (seen, threads()) == ({1}, {2})
 
 
 def test_callbacks_stop_and_loggers_see_every_cycle(tmp_path: Path) -> None:
