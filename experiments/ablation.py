@@ -7,6 +7,7 @@ Push is put back alone into settings that work.
 from typing import Any
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
+from hindsight.presets import published_beta
 
 SEEDS = (1, 0, 2, 3, 4)
 STEPS = 200_000
@@ -68,6 +69,12 @@ EXPERIMENT = Experiment(
             "met-bias-none",
             "the same, by rank without importance weights",
             {"replay.drop_achieved": 0.0, "priority.bias_correction": "none"},
+            of="met",
+        ),
+        changed(
+            "met-weights-twice",
+            "the same, importance weights count twice, as in the paper's code",
+            {"replay.drop_achieved": 0.0, "priority.beta": published_beta(31_300)},
             of="met",
         ),
         changed(

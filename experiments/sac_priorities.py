@@ -38,9 +38,10 @@ EXPERIMENT = Experiment(
             method="sac",
             settings={**task.settings, "priority.sampling": sampling},
             label=f"{name}: {label}",
+            base="" if sampling == "rank" else f"{task.slug}-rank",
         )
         for name, task in TASKS.items()
         for sampling, label in SAMPLING.items()
     ),
-    columns=("label", "by_seed", "estimate", "area", "soon", "steps", "command"),
+    columns=("label", "by_seed", "estimate", "area", "against", "gap", "soon", "steps", "command"),
 )
