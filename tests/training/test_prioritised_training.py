@@ -110,7 +110,7 @@ def test_presets_train(name: str, tmp_path: Path) -> None:
         ({"priority.sampling": "rank", "replay.moved_share": 0.5}, "moved_power"),
         ({"priority.sampling": "heap"}, "must be one of uniform, proportional, rank, rank_heap"),
         ({"priority.fresh": 0}, "at least 1"),
-        ({"priority.beta": "linear(0.5, 2)"}, "between 0 and 1"),
+        ({"priority.beta": "linear(0.5, 3)"}, "between 0 and 2"),
         ({"preset": "papers"}, "paper"),
     ],
 )
