@@ -56,8 +56,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "priority.fresh": 2,
         "priority.bias_correction": "both",
         "priority.shared": 0.3,
-        "priority.hardness": 0.5,
-        "priority.floor": 1.0,
         "replay.moved_power": 0.5,
         "agent.loss": "huber",
     },
@@ -73,8 +71,6 @@ def digest(run: Run) -> tuple[str, list[dict[str, float]]]:
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_same_bytes(method: str, env: str, tmp_path: Path) -> None:
     settings = QUICK | METHODS[method]
-    if method == "fresh and all the rest" and env == "test/Line-v0":  # DQN has no actor
-        settings |= {"priority.actor_batch": "uniform"}
     first, second = (
         hindsight.train(env, seed=5, run_dir=tmp_path / name, **settings) for name in ("a", "b")
     )
