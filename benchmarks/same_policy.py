@@ -58,7 +58,7 @@ REPLAYS: dict[str, dict[str, Any]] = {
     "fresh-her": {"priority.fresh": 4},
     "predicted": RANK | {"priority.initial": "predicted"},
     "largest": RANK | {"priority.initial": "largest", "priority.bias_correction": "both"},
-    "heuristics": RANK | {"priority.shared": 0.3, "priority.hardness": 1.0, "priority.floor": 0.1},
+    "heuristics": RANK | {"priority.shared": 0.3, "priority.sweep": 0.5},
 }
 
 
@@ -71,8 +71,6 @@ def cases() -> dict[str, dict[str, Any]]:
             found[f"{method} {name}"] = reach | OFF_POLICY | replay
         bits = {"env": BITS, "env_kwargs": {"bits": 8}, "steps": 400}
         found[f"dqn {name}"] = bits | OFF_POLICY | replay
-    uniform_actor = RANK | {"priority.actor_batch": "uniform"}
-    found["ddpg actor-uniform"] = {"env": REACH, "steps": 1200} | OFF_POLICY | uniform_actor
     overlap = {"overlap": True, "policy_ema": 0.9, "agent.random_hold": 3.0}
     found["ddpg overlap"] = {"env": REACH, "steps": 1200} | OFF_POLICY | overlap
     found["dqn room"] = {"env": ROOM, "steps": 1000} | OFF_POLICY

@@ -120,21 +120,9 @@ EXPERIMENT = Experiment(
             FRESH | UNIFORM | {"priority.chosen_by": "model"},
             "uniform",
         ),
-        more(
-            "actor-uniform", "the actor's batch uniform (LA3P)", {"priority.actor_batch": "uniform"}
-        ),
         more("predicted", "new pairs have a predicted priority", {"priority.initial": "predicted"}),
         more("shared", "other goals of a transition follow by half", {"priority.shared": 0.5}),
-        more("hardness", "low values first", {"priority.hardness": 1.0}),
-        more(
-            "hard-goals", "goals first that are hard for many states", {"priority.hard_goals": 1.0}
-        ),
         more("sweep", "the step before follows by half (sweeping)", {"priority.sweep": 0.5}),
-        more(
-            "reducible",
-            "by the loss that target networks do not have (ReLo)",
-            {"priority.signal": "reducible"},
-        ),
         more(
             "next-future",
             "half of the goals are the next state",
@@ -147,29 +135,23 @@ EXPERIMENT = Experiment(
             "proportional",
         ),
         more(
-            "lap",
-            "the same, at least 1, Huber loss (LAP)",
-            PROPORTIONAL | NO_WEIGHTS | {"priority.floor": 1.0, "agent.loss": "huber"},
-            "proportional-none",
-        ),
-        more(
             "others", "half of the goals are desired goals of others", {"replay.other_goals": 0.5}
         ),
         more(
             "energy",
-            "uniformly, but episodes by how far the disc moved",
+            "uniformly, episodes by distance moved",
             UNIFORM | {"replay.moved_power": 1.0},
             "uniform",
         ),
         more(
             "energy-bias-none",
-            "by rank, no weights, and episodes by how far the disc moved",
+            "by rank, no weights, episodes by distance moved",
             NO_WEIGHTS | {"replay.moved_power": 1.0},
             "bias-none",
         ),
         training(
             "her-energy",
-            "HER, episodes by how far the disc moved (EBP)",
+            "HER, episodes by distance moved (EBP)",
             {"replay.moved_power": 1.0},
             "her",
             main=False,

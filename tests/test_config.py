@@ -215,9 +215,7 @@ def test_ranges_in_words() -> None:
 PRIORITIES = {
     "updates_per_draw": 3,
     "initial": "largest",
-    "floor": 1.0,
     "shared": 0.5,
-    "hardness": 1.0,
     "alpha": 0.5,
     "beta": 0.5,
     "bias_correction": "both",
@@ -290,15 +288,6 @@ def test_settings_that_nothing_reads_are_refused(
     with pytest.raises(HindsightError, match=message):
         with_settings(config, settings)
     assert with_settings(config, settings | reads)
-
-
-def test_only_an_actor_may_have_a_batch_of_its_own() -> None:
-    settings = {"priority.actor_batch": "uniform"}
-    for method in ("dqn", "replayed-ac"):
-        message = rf"priority\.actor_batch changes nothing, as {method} has no actor"
-        with pytest.raises(HindsightError, match=message):
-            with_settings(config_of(method, "X-v0"), settings)
-    assert with_settings(config_of("ddpg", "X-v0"), settings)
 
 
 def test_settings_that_nothing_reads_are_refused_when_given_but_not_of_presets() -> None:

@@ -161,9 +161,6 @@ class OffPolicyConfig(TrainConfig):
             raise HindsightError("relay goals lead exploration already: leave out explore_within")
         if not self.relay and self.relay_weight != 1.0:
             raise HindsightError("relay_weight changes nothing without relay: set relay, too")
-        if not self.agent.has_actor:
-            why = f"as {self.agent.method} has no actor that learns from a batch of its own"
-            refuse_changes(self.priority, ("actor_batch",), "priority.", why)
 
     def updates(self, steps: int, before: int = 0) -> int:
         """Updates of a cycle after which there are so many steps, and so many before it."""

@@ -81,7 +81,7 @@ def ddpg(**settings: Any) -> tuple[DDPG, Any]:
 
 def test_ddpg_critic_loss_by_hand() -> None:
     agent, state = ddpg()
-    loss, (td_error, value, _) = agent.critic_loss(state.critic, state, batch())
+    loss, (td_error, value) = agent.critic_loss(state.critic, state, batch())
     # Q(1, 1, .5) = 1, Q(2, 1, -.5) = -2; Q'(3, 1, tanh .3) = -2 + 2 tanh(.3); the second transition
     # terminated.
     first = -1.0 + 0.9 * (-2.0 + 2.0 * np.tanh(0.3)) - 1.0
@@ -120,7 +120,7 @@ def test_dqn_loss_by_hand_double_and_plain() -> None:
     ):  # at s' = 3: the online argmax is 0, the target's is 1
         agent = DQN(DQNConfig(net_arch=(6,), double=double, clip_target=False), shapes)
         state = agent.init(jax.random.key(0))._replace(network=online, target=target)
-        loss, (td_error, value, _) = agent.critic_loss(online, state, one)
+        loss, (td_error, value) = agent.critic_loss(online, state, one)
         first = -1.0 + 0.9 * next_value - 1.0
         assert value.tolist() == [1.0, -2.0]
         assert td_error.tolist() == pytest.approx([first, 2.0], abs=1e-5)

@@ -31,7 +31,7 @@ REPLAYS: dict[str, dict[str, Any]] = {
         "priority.sampling": "rank_heap",
         "priority.initial": "predicted",
     },
-    "fresh": {"preset": "hper", "priority.fresh": 3, "priority.actor_batch": "uniform"},
+    "fresh": {"preset": "hper", "priority.fresh": 3},
 }
 
 

@@ -133,7 +133,7 @@ REPLAYS: dict[str, dict[str, Any]] = {
     "hper": {"preset": "hper"},
     "hper-single": {"preset": "hper-single", "priority.initial": "predicted"},
     "heap": {"preset": "hper", "priority.sampling": "rank_heap", "priority.initial": "largest"},
-    "fresh": {"preset": "hper", "priority.fresh": 3, "priority.actor_batch": "uniform"},
+    "fresh": {"preset": "hper", "priority.fresh": 3},
 }
 
 

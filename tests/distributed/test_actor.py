@@ -38,13 +38,13 @@ def config(**settings: Any) -> OffPolicyConfig:
 
 
 @pytest.mark.parametrize("chosen", ["sampled", "stored"])
-@pytest.mark.parametrize("initial", ["td_error", "largest", "predicted", "frozen"])
+@pytest.mark.parametrize("initial", ["td_error", "largest", "predicted"])
 def test_pairs_and_td_errors_are_those_of_the_learner(chosen: str, initial: str) -> None:
     """Two parts of a cycle, stored in a replay that holds episodes already."""
     settings = {"replay.goals_chosen": chosen, "priority.sampling": "proportional"}
-    how = {"priority.signal": "reducible"} if initial == "frozen" else {"priority.initial": initial}
-    asked = config(**settings, **how, **{"replay.buffer_size": 80})
-    agent = make_off_policy_agent(asked.agent, SPEC, asked.priority.needs_frozen)
+    settings |= {"priority.initial": initial}
+    asked = config(**settings, **{"replay.buffer_size": 80})
+    agent = make_off_policy_agent(asked.agent, SPEC)
     learner = agent.scheduled(agent.init(jax.random.key(1)), agent.shapes.no_scale(), 0.0)
     priorities = InitialPriorities(asked, agent)
     replay = make_replay(SPEC, asked.replay, asked.priority)
@@ -69,9 +69,6 @@ def test_pairs_and_td_errors_are_those_of_the_learner(chosen: str, initial: str)
         assert known.td is not None
         np.testing.assert_array_equal(known.td.error, expected.error)
         np.testing.assert_array_equal(known.td.value, expected.value)
-        assert (expected.frozen is not None) == (initial == "frozen")
-        if expected.frozen is not None:
-            np.testing.assert_array_equal(known.td.frozen, expected.frozen)
     replay.push(pairs, known.td)
     replay.sample(2, 8, 0.1, np.random.default_rng(0))
 
@@ -85,7 +82,7 @@ def test_pairs_of_every_stage_are_found_where_episodes_are_played() -> None:
     asked = with_settings(config_of("ddpg", env), {"agent.net_arch": (8,), **settings})
     assert isinstance(asked, OffPolicyConfig)
     relay = Relay(spec, asked)
-    agent = make_off_policy_agent(asked.agent, relay.spec, False)
+    agent = make_off_policy_agent(asked.agent, relay.spec)
     learner = agent.scheduled(agent.init(jax.random.key(1)), agent.shapes.no_scale(), 0.0)
     priorities = InitialPriorities(asked, agent)
     replay = make_replay(relay.spec, asked.replay, asked.priority)

@@ -523,11 +523,6 @@ class NoLimit(LineEnv):
             {"priority": {"sampling": "rank", "initial": "predicted"}},
             "priority.initial cannot be predicted",
         ),
-        (
-            LineEnv,
-            {"priority": {"sampling": "rank", "signal": "reducible"}},
-            "priority.signal cannot be reducible",
-        ),
         (LineEnv, {"optimize_memory_usage": True}, "optimize_memory_usage is not for"),
         (NoReward, {}, "has no compute_reward"),
         (MoreKeys, {}, "'image'"),

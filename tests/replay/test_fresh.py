@@ -128,33 +128,3 @@ def test_of_two_queues_as_many_are_chosen_as_are_due_of_each() -> None:
     found = np.asarray(batch.importance)[due == 1]
     assert found == pytest.approx(expected[alternate - 1], rel=1e-3)
     assert np.asarray(batch.importance)[due == 0] == pytest.approx(7.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("queues", ["single_queue", "two_queues"])
-def test_the_actors_batch_is_uniform_among_what_is_stored(queues: Any) -> None:
-    """It had goals chosen anew, most of them the transition's own, where achieved ones are
-    dropped."""
-    rng = np.random.default_rng(0)
-    replay = make_replay(
-        LINE,
-        ReplayConfig(buffer_size=8 * LINE.horizon, goals_chosen="stored"),
-        PriorityConfig(sampling="rank", queues=queues, actor_batch="uniform"),
-    )
-    new = replay.store(random_episodes(rng, 8, LINE.horizon, LINE), 0.0, rng)
-    errors = rng.exponential(size=len(new)) ** 4
-    replay.push(new, TDErrors(errors, errors))
-    assert replay.priorities is not None
-    drawn = replay.priorities.sample_uniformly(3, 20_000, 4.0, rng)
-    assert drawn.shape == (3, 20_000)
-    assert set(np.unique(drawn)) == set(new)
-    alternate = new >= replay.priorities.pairs.actual
-    of_new = np.zeros(new.max() + 1)
-    np.add.at(of_new, drawn.ravel(), 1.0 / drawn.size)
-    if queues == "two_queues":
-        expected = np.where(alternate, 0.8 / alternate.sum(), 0.2 / (~alternate).sum())
-    else:
-        expected = np.full(len(new), 1.0 / len(new))
-    assert of_new[new] == pytest.approx(expected, rel=0.25)
-    batch = replay.sample(2, 50, 0.0, rng).batch
-    assert batch.actor is not None
-    assert batch.actor.reward.shape == (2, 50)

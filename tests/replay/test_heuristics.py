@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,17 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hindsight.agents.registry import OFF_POLICY, agent_class, config_class
 from hindsight.agents.shapes import Shapes
 from hindsight.agents.td_model import TDModel
 from hindsight.envs.contract import Actions
-from hindsight.errors import HindsightError
 from hindsight.goals import next_future
 from hindsight.normalizer import Scale
 from hindsight.replay.batch import Batch, Fresh, TDErrors
-from hindsight.replay.goal_cells import KEPT, GoalCells
 from hindsight.replay.pairs import Pairs
-from hindsight.replay.priorities import Priorities, PriorityConfig, Signals, reducible
+from hindsight.replay.priorities import Priorities, PriorityConfig
 
 SCALE = Scale(*(np.full(1, x, np.float32) for x in (0, 1, 0, 1)))
 RULES = ["uniform", "late", "early", "early_doubled"]
@@ -88,78 +84,6 @@ def test_a_sweep_raises_the_pair_before_and_lowers_none() -> None:
     priorities.push(replayed, TDErrors(error, np.zeros(5)), never, 1)
     expected = [1, 3, 6, 4.5, 1.5, 1, 1, 1, 1, 4, 8, 100]
     assert priorities.queues.priority(ids) == pytest.approx(expected)
-
-
-def test_hard_goals_are_those_with_large_errors_around_them() -> None:
-    cells = GoalCells()
-    goals = np.array([[0.0, 0.0], [0.01, 0.0], [1.0, 1.0], [0.5, 0.5]])
-    found = cells.means(goals, np.array([3.0, 1.0, 0.5, 0.5]))
-    assert found == pytest.approx(np.array([2.0, 2.0, 0.5, 0.5]) / 1.25)
-    again = cells.means(goals[2:3], np.array([4.5]))
-    assert again == pytest.approx(
-        (0.5 * KEPT + 4.5) / (KEPT + 1) / ((5 * KEPT + 4.5) / (4 * KEPT + 1))
-    )
-    other = GoalCells()
-    other.restore_state(cells.export_state())
-    assert (other.means(goals, np.ones(4)) == cells.means(goals, np.ones(4))).all()
-
-
-def test_reducible_loss_by_hand() -> None:
-    td = TDErrors(np.array([2.0, -3.0, 1.0]), np.zeros(3), np.array([1.0, 3.0, -2.0]))
-    found = reducible(Signals(td, np.zeros(3, np.int64), never))
-    assert found == pytest.approx([3.0 + 1e-6, 1e-6, 1e-6 / 4])  # 4 - 1, 9 - 9, 1 - 4
-
-
-def test_reducible_loss_needs_what_fresh_and_predicted_priorities_lack() -> None:
-    for change in ({"fresh": 2}, {"initial": "predicted"}):
-        with pytest.raises(HindsightError, match="TD errors of the target networks"):
-            replace(PriorityConfig(sampling="rank", signal="reducible"), **change).check()
-
-
-def test_reducible_loss_needs_a_learner_that_gives_the_errors_of_its_target_networks() -> None:
-    td = TDErrors(np.zeros(3), np.zeros(3))
-    with pytest.raises(HindsightError, match="which this learner does not give"):
-        reducible(Signals(td, np.zeros(3, np.int64), never))
-
-
-LEARNERS = {name: {} for name in OFF_POLICY if name != "replayed-ac"} | {
-    "sac-droq": {"dropout": 0.2, "layer_norm": True, "td_error": "largest"},
-    "td3-noisy": {"target_noise": 1.0, "target_noise_clip": 1.0},
-}
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_the_target_networks_have_td_errors_of_the_same_targets(name: str) -> None:
-    method = name.split("-")[0]
-    continuous = method != "dqn"
-    actions = Actions(0, (-1.0,), (1.0,)) if continuous else Actions(choices=2)
-    shapes = Shapes(1, 1, actions, 0.9, (-10.0, 0.0))
-    config: Any = config_class(method)(net_arch=(8,), **LEARNERS[name])
-    agent: Any = agent_class(method)(config, shapes)
-    rng = np.random.default_rng(0)
-    draw = lambda *shape: rng.standard_normal((3, *shape)).astype(np.float32)  # noqa: E731
-    action = np.clip(draw(4, 1), -1, 1) if continuous else rng.integers(0, 2, (3, 4))
-    batches = Batch(
-        draw(4, 1),
-        draw(4, 1),
-        draw(4, 1),
-        action,
-        -np.ones((3, 4), np.float32),
-        np.zeros((3, 4), np.float32),
-        np.ones((3, 4), np.float32),
-    )
-    batches = batches._replace(beta=np.zeros(3), actor_beta=np.zeros(3))
-    asked = replace(agent, frozen_td_errors=True)
-    start = lambda: agent.scheduled(agent.init(jax.random.key(0)), SCALE, 0.0)  # noqa: E731
-    plain, td, _ = agent.learn(start(), batches, jax.random.key(1))
-    same, with_frozen, _ = asked.learn(start(), batches, jax.random.key(1))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), plain, same)
-    assert td.frozen is None
-    # Before the first update online and target networks are equal; after it they are not.
-    np.testing.assert_allclose(with_frozen.error[0], with_frozen.frozen[0], rtol=1e-5)
-    assert not np.allclose(with_frozen.error[2], with_frozen.frozen[2], rtol=1e-4)
-    new = asked.evaluate(start(), jax.tree.map(lambda x: x[0], batches))
-    np.testing.assert_allclose(new.error, new.frozen, rtol=1e-5)
 
 
 def test_a_model_suggests_what_it_believes_to_be_wrong() -> None:

@@ -89,10 +89,8 @@ def test_whatever_is_replayed_happened_with_the_reward_of_its_goal(
         goal_numbers=numbers,
         drop_achieved=Schedule.parse(drop),
     )
-    more = {} if sampling == "uniform" else {"shared": 0.3, "hardness": 1.0}
-    priority = PriorityConfig(
-        sampling=sampling, queues=queues, fresh=fresh, actor_batch="uniform", **more
-    )
+    more = {} if sampling == "uniform" else {"shared": 0.3}
+    priority = PriorityConfig(sampling=sampling, queues=queues, fresh=fresh, **more)
     replay = make_replay(LINE, config, priority)
     for i in range(5):
         add(replay, random_episodes(rng, 4, LINE.horizon, LINE, mark=4 * i), by_time, rng)
@@ -188,24 +186,14 @@ def test_an_entry_overwritten_between_sampling_and_push_keeps_its_successor() ->
     assert set(np.round(priorities[slots < 4], 3)) <= {0.0, 1.0}
 
 
-def signals(error: Floats64, value: Floats64) -> Signals:
-    def read() -> Batch:
-        raise AssertionError("nothing else is asked for")
-
-    return Signals(TDErrors(error, value), np.zeros(len(error), np.int64), read)
-
-
-def test_priorities_by_hand() -> None:
-    config = PriorityConfig(sampling="proportional", epsilon=0.5, floor=1.0)
-    replay = filled(STORED, config)
-    assert replay.priorities is not None
-    found = replay.priorities._of(signals(np.array([0.2, -2.0]), np.zeros(2)))
-    assert found.tolist() == [1.0, 2.5]
-    hard = filled(STORED, replace(config, hardness=2.0)).priorities
-    assert hard is not None
-    hard._values[:] = -50.0, 0.0
-    known = signals(np.array([1.5, 1.5, 1.5]), np.array([0.0, -25.0, -50.0]))
-    assert hard._of(known) == pytest.approx([2.0 * 0.01**2, 2.0 * 0.25, 2.0])
+def test_priorities_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIGNALS, "signed", lambda known: known.td_error)
+    for signal, expected in (("td_error", [0.7, 2.5]), ("signed", [0.7, 0.0])):
+        config = PriorityConfig(sampling="proportional", signal=signal, epsilon=0.5)
+        replay, ids = filled(STORED, config), np.array([0, 1])
+        replay.push(ids, TDErrors(np.array([0.2, -2.0]), np.zeros(2)))
+        assert replay.priorities is not None
+        assert replay.priorities.queues.priority(ids) == pytest.approx(expected)
 
 
 def test_other_goals_of_a_transition_follow_by_the_share() -> None:

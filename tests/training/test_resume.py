@@ -60,7 +60,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "priority.sampling": "proportional",
         "priority.queues": "two_queues",
         "priority.initial": "predicted",
-        "priority.hardness": 0.5,
         "priority.fresh": 2,
         "replay.drop_achieved": 1.0,
         "replay.other_goals": "step(0, 0.5, 0.2)",

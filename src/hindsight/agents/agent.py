@@ -98,13 +98,10 @@ class Agent:
         )
 
 
-@dataclass(frozen=True)
 class OffPolicyAgent(Agent):
     """A learner from replayed transitions."""
 
     config: OffPolicyAgentConfig
-    frozen_td_errors: bool = False
-    """Whether TD errors come with those that the target critic has of the same targets."""
 
     def reward_scale(self, ends_at_goal: bool) -> RewardScale:
         """How it learns from rewards, if reaching a goal ends an episode, or if not."""

@@ -76,11 +76,6 @@ class OffPolicyAgentConfig(AgentConfig):
     target_update_interval: Count = 10
     """Updates between two updates of the target networks."""
 
-    @property
-    def has_actor(self) -> bool:
-        """Whether a part of it may learn from another batch than the critic."""
-        return False
-
 
 @dataclass(frozen=True)
 class QLearningConfig(OffPolicyAgentConfig):

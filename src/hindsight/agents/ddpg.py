@@ -50,10 +50,6 @@ class DDPGConfig(QLearningConfig):
     random_hold: AtLeastOne = 1.0
     """Steps for which such an action is held, on average."""
 
-    @property
-    def has_actor(self) -> bool:
-        return True
-
     def unread(self) -> dict[str, str]:
         return super().unread() | unread_hold(self.random_actions)
 
@@ -141,10 +137,7 @@ class DDPG(OffPolicyAgent):
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
         action = self.shapes.actions.to_unit(batch.action)
         value = self.value(critic, inputs, action)
-        td = TDErrors(target - value, value)
-        if self.frozen_td_errors:
-            td = td._replace(frozen=target - self.value(state.target_critic, inputs, action))
-        return td
+        return TDErrors(target - value, value)
 
     def critic_loss(
         self, critic: Params, state: DDPGState, batch: Batch

@@ -104,10 +104,7 @@ class DQN(OffPolicyAgent):
             td_target(batch.reward, batch.terminated, next_value, self.shapes.gamma, returns)
         )
         value = self.value(network, state.scale, batch)
-        td = TDErrors(target - value, value)
-        if self.frozen_td_errors:
-            td = td._replace(frozen=target - self.value(state.target, state.scale, batch))
-        return td
+        return TDErrors(target - value, value)
 
     def critic_loss(
         self, network: Params, state: DQNState, batch: Batch

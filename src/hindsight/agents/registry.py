@@ -7,7 +7,6 @@ One that is no part of the library: `OFF_POLICY["mine"] = Mine`, the class itsel
 from __future__ import annotations
 
 from collections import ChainMap
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, get_type_hints
 
@@ -81,12 +80,10 @@ def make_agent(config: AgentConfig, spec: GoalEnvSpec) -> Agent:
     return kind(config, Shapes.of(spec, config.gamma))
 
 
-def make_off_policy_agent(
-    config: AgentConfig, spec: GoalEnvSpec, frozen_td_errors: bool = False
-) -> OffPolicyAgent:
-    agent: OffPolicyAgent = make_agent(config, spec)  # type: ignore[assignment]
+def make_off_policy_agent(config: AgentConfig, spec: GoalEnvSpec) -> OffPolicyAgent:
+    agent = make_agent(config, spec)
     assert config.method in OFF_POLICY
-    return replace(agent, frozen_td_errors=frozen_td_errors)
+    return agent  # type: ignore[return-value]
 
 
 def make_on_policy_agent(config: AgentConfig, spec: GoalEnvSpec) -> PolicyGradient:

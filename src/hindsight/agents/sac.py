@@ -88,10 +88,6 @@ class SACConfig(QLearningConfig):
     random_hold: AtLeastOne = 1.0
     """Steps for which such an action is held, on average."""
 
-    @property
-    def has_actor(self) -> bool:
-        return True
-
     def check(self) -> None:
         if not self.learn_temperature:
             unused = ("temperature_learning_rate", "target_entropy")
@@ -248,8 +244,7 @@ class SAC(OffPolicyAgent):
     def td_errors(self, state: SACState, batch: Batch) -> TDErrors:
         """Target minus Q(s||g, a) and Q(s||g, a), of all critics together, both [B]."""
         target = self.target(state, batch, jax.random.fold_in(jax.random.key(0), state.updates))
-        td = self._together(self._outputs(state.critic, state, batch), target)
-        return self._with_frozen(td, state, batch, target)
+        return self._together(self._outputs(state.critic, state, batch), target)
 
     def _outputs(
         self, critic: Params, state: SACState, batch: Batch, dropout: Tensor | None = None
@@ -268,20 +263,6 @@ class SAC(OffPolicyAgent):
             largest = jnp.argmax(jnp.abs(errors), axis=0)
             error = jnp.take_along_axis(errors, largest[None], axis=0)[0]
         return TDErrors(error, jnp.mean(values, axis=0))
-
-    def _with_frozen(
-        self,
-        td: TDErrors,
-        state: SACState,
-        batch: Batch,
-        target: Tensor,
-        dropout: Tensor | None = None,
-    ) -> TDErrors:
-        """If asked for, with the TD errors that the target critics have of the same targets."""
-        if not self.frozen_td_errors:
-            return td
-        outputs = self._outputs(state.target_critic, state, batch, dropout)
-        return td._replace(frozen=self._together(outputs, target).error)
 
     def actor_loss(
         self,
@@ -321,7 +302,6 @@ class SAC(OffPolicyAgent):
         (critic_loss_now, td), gradient = jax.value_and_grad(critic_loss, has_aux=True)(
             state.critic
         )
-        td = self._with_frozen(td, state, batch, target, dropout[1])
         critic, critic_optimizer = adam_step(
             state.critic, gradient, state.critic_optimizer, rates.critic
         )

@@ -85,10 +85,7 @@ class TD3(DDPG):
         inputs = self.inputs(state.scale, batch.observation, batch.goal)
         action = self.shapes.actions.to_unit(batch.action)
         values = self.values(critic, inputs, action)
-        td = TDErrors(jax.lax.stop_gradient(target) - values, values)
-        if self.frozen_td_errors:
-            td = td._replace(frozen=target - self.values(state.target_critic, inputs, action))
-        return td
+        return TDErrors(jax.lax.stop_gradient(target) - values, values)
 
     def actor_loss(self, actor: Params, state: DDPGState, batch: Batch) -> tuple[Tensor, Tensor]:
         """As DDPG's, by the first critic."""

@@ -77,7 +77,7 @@ class TDModel:
         also which these are."""
 
         def one(batch: Batch) -> tuple[Batch, Tensor]:
-            candidates = batch._replace(fresh=None, actor=None)
+            candidates = batch._replace(fresh=None)
             return choose_by(batch, self.evaluate(state, scale, candidates).error)
 
         return jax.vmap(one)(batches)

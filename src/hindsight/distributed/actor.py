@@ -194,8 +194,8 @@ class CollectorActor:
             from hindsight.training.relay import Relay
 
             config = cloudpickle.loads(self._packed_config)
-            relay, frozen = Relay(self._collector().spec, config), config.priority.needs_frozen
-            agent = make_off_policy_agent(config.agent, relay.spec, frozen)
+            relay = Relay(self._collector().spec, config)
+            agent = make_off_policy_agent(config.agent, relay.spec)
             self._learning = Learning(config, relay, agent, InitialPriorities(config, agent))
         return self._learning
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +71,6 @@ class TDErrors(NamedTuple):
 
     error: Tensor
     value: Tensor
-    frozen: Tensor | None = None  # the TD errors that the target networks have, if asked for
 
 
 class Sample(NamedTuple):
@@ -100,10 +99,5 @@ class NewPairs(NamedTuple):
         errors = [part.td for part in parts if part.td is not None]
         return NewPairs(
             Places(*map(np.concatenate, zip(*places, strict=True))),
-            TDErrors(*map(_joined, zip(*errors, strict=True))) if errors else None,
+            TDErrors(*map(np.concatenate, zip(*errors, strict=True))) if errors else None,
         )
-
-
-def _joined(parts: Sequence[Tensor | None]) -> Any:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if known else None

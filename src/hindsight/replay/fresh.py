@@ -24,16 +24,15 @@ def choose(batch: Batch, td_errors: Callable[[Batch], TDErrors]) -> tuple[Batch,
     """
     if batch.fresh is None:
         return batch, None
-    td = td_errors(batch._replace(fresh=None, actor=None))
+    td = td_errors(batch._replace(fresh=None))
     return choose_by(batch, td.error)[0], td
 
 
 def choose_by(batch: Batch, error: Tensor) -> tuple[Batch, Tensor]:
     """The batch to learn from, by the TD errors of its candidates [C], and which these are [B]."""
     assert batch.fresh is not None
-    candidates, actor = batch._replace(fresh=None, actor=None), batch.actor
-    if actor is None:
-        actor = every_nth(candidates, len(batch.fresh.draws))._replace(actor_beta=batch.actor_beta)
+    candidates = batch._replace(fresh=None)
+    actor = every_nth(candidates, len(batch.fresh.draws))
     size = jnp.abs(error) + batch.fresh.epsilon
     which, importance = resample(size, batch.importance, batch.fresh)
     chosen = _take(candidates, which)._replace(importance=importance, actor=actor)

@@ -15,7 +15,6 @@ import numpy as np
 
 from hindsight.errors import HindsightError, nearest
 from hindsight.replay.batch import Batch, TDErrors
-from hindsight.replay.goal_cells import GoalCells
 from hindsight.replay.pairs import Pairs
 from hindsight.replay.priority_index import check_priorities
 from hindsight.replay.queues import ALPHA, Kind, Queues
@@ -66,28 +65,17 @@ class PriorityConfig:
     predicts."""
     epsilon: NotNegative = 1e-6
     """Added to |TD error|."""
-    floor: NotNegative = 0.0
-    """Smallest priority; with 1 and agent.loss huber this is loss-adjusted prioritisation."""
     shared: Share = 0.0
     """How far the other goals of a transition follow the TD error of the one that was replayed."""
     sweep: Share = 0.0
     """How much of a pair's priority the pair of the step before, under the same goal, gets at
     least, if there is one (prioritised sweeping)."""
-    hardness: NotNegative = 0.0
-    """Priorities are multiplied by (how hard the goal is)^this: from 0.01 for the highest value
-    to 1 for the lowest."""
-    hard_goals: NotNegative = 0.0
-    """Priorities are multiplied by (mean |TD error| of all pairs whose goals are near)^this: goals
-    that are hard for many states."""
     fresh: Count = 1
     """Candidates drawn per transition replayed; fresh TD errors choose among them. 1 turns it
     off."""
     chosen_by: Literal["critic", "model"] = "critic"
     """Whose TD errors choose among the candidates: the critic's, or those that a small model
     predicts, which suggests pairs without evaluating them."""
-    actor_batch: Literal["same", "uniform"] = "same"
-    """What the actor learns from: the critic's batch, or one drawn uniformly from what is stored,
-    with the same share of alternate goals."""
 
     def check(self) -> None:
         """Raise HindsightError naming a setting that nothing would read."""
@@ -97,8 +85,7 @@ class PriorityConfig:
             )
         if self.sampling == "uniform":
             why = "while priority.sampling is uniform"
-            names: tuple[str, ...] = ("signal", "updates_per_draw", "initial", "floor", "shared")
-            names += ("sweep", "hardness", "hard_goals")
+            names: tuple[str, ...] = ("signal", "updates_per_draw", "initial", "shared", "sweep")
             names += ("alpha", "beta", "bias_correction", "epsilon") if self.fresh == 1 else ()
             refuse_changes(self, names, "priority.", why)
         if self.kind == "proportional":
@@ -106,16 +93,6 @@ class PriorityConfig:
             refuse_changes(self, ("pairs_per_rank",), "priority.", why)
         if self.fresh == 1:
             refuse_changes(self, ("chosen_by",), "priority.", "while priority.fresh is 1")
-        if self.needs_frozen and (self.fresh > 1 or self.initial == "predicted"):
-            raise HindsightError(
-                f"priority.signal {self.signal} needs the TD errors of the target networks: "
-                "without priority.fresh, and with priority.initial td_error or largest"
-            )
-
-    @property
-    def needs_frozen(self) -> bool:
-        """Whether the signal reads the TD errors of the target networks."""
-        return self.signal == "reducible"
 
     @property
     def exponent(self) -> float:
@@ -137,18 +114,7 @@ class Signals:
         """Q(s||g, a)."""
         self.age = age
         """How many collections ago the priority was set; 0 for a new pair."""
-        self._frozen = td.frozen
         self._read = read
-
-    @property
-    def frozen(self) -> Floats64:
-        """The TD error that the target networks have of the same targets."""
-        if self._frozen is None:
-            raise HindsightError(
-                "priority.signal reducible needs the TD errors of the target networks, which this "
-                "learner does not give: use td_error"
-            )
-        return np.asarray(self._frozen, np.float64).ravel()
 
     @cached_property
     def _batch(self) -> Batch:
@@ -171,21 +137,11 @@ def td_error(signals: Signals) -> Floats64:
     return np.abs(signals.td_error)
 
 
-def reducible(signals: Signals) -> Floats64:
-    """How much larger the squared TD error is than that of the target networks: noise, which no
-    learning removes, gets none to speak of (reducible loss). Where there is no excess, less of
-    it counts less, so that ranks have no ties that the order of storing decides."""
-    excess: Floats64 = signals.td_error**2 - signals.frozen**2
-    return np.where(excess > 0, excess + LEAST_LOSS, LEAST_LOSS / (1.0 + np.abs(excess)))
-
-
-LEAST_LOSS = 1e-6
-SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error, "reducible": reducible}
+SIGNALS: dict[str, Callable[[Signals], Floats64]] = {"td_error": td_error}
 
 
 class Priorities:
-    """The queues of all pairs. A priority is the signal, times the hardness of the goal, times
-    the episode's weight."""
+    """The queues of all pairs. A priority is the signal times the episode's weight."""
 
     def __init__(self, pairs: Pairs, config: PriorityConfig) -> None:
         self.pairs = pairs
@@ -208,8 +164,6 @@ class Priorities:
         self._stored_at = np.zeros(pairs.slots, np.int64)
         self._set_at = np.zeros(pairs.actual + pairs.alternate, np.uint16)  # modulo 2**16
         self._episode_weight = np.ones(pairs.slots, np.float32)
-        self._values = np.array([np.inf, -np.inf])  # smallest and largest so far
-        self._goals = GoalCells()
 
     @property
     def prioritised(self) -> bool:
@@ -243,7 +197,8 @@ class Priorities:
                 largest = self.queues.largest() / self._episode_weight[self._stored_at > 0].max()
             self._set(ids, (largest or 1.0) * weight.astype(np.float64))
             return
-        priorities = check_priorities(self._of(Signals(td, self.age(ids), lambda: read(ids))))
+        signal = self.signal(Signals(td, self.age(ids), lambda: read(ids)))
+        priorities = check_priorities(np.maximum(signal + self.config.epsilon, 0.0))
         kept = self._stored_at[self.pairs.address(ids).slot] <= sampled_at
         ids, priorities = ids[kept], priorities[kept]
         if self.config.shared > 0:
@@ -251,28 +206,6 @@ class Priorities:
         if self.config.sweep > 0:
             self._sweep(ids, priorities)
         self._set(ids, priorities * self._episode_weight[self.pairs.address(ids).slot])
-
-    def _of(self, signals: Signals) -> Floats64:
-        """Priorities before the episode's weight: the signal + epsilon, at least the floor,
-        times the hardness."""
-        priorities = np.maximum(self.signal(signals) + self.config.epsilon, self.config.floor)
-        if self.config.hardness:
-            priorities = priorities * self._hardness(signals.value) ** self.config.hardness
-        if self.config.hard_goals:
-            means = self._goals.means(signals.goal, np.abs(signals.td_error))
-            priorities = priorities * means**self.config.hard_goals
-        return priorities
-
-    def _hardness(self, value: Floats64) -> Floats64:
-        """From nearly 0 for the goal of the highest value so far (soon reached) to 1 for that of
-        the lowest."""
-        low, high = self._values
-        self._values[:] = low, high = (
-            min(low, value.min(initial=np.inf)),
-            max(high, value.max(initial=-np.inf)),
-        )
-        hardness: Floats64 = np.clip((high - value) / max(high - low, 1e-9), 0.01, 1.0)
-        return hardness
 
     def _set(self, ids: Ints, priorities: Floats64) -> None:
         self.queues.set(ids, priorities)
@@ -313,27 +246,6 @@ class Priorities:
             odds /= self._episode_weight[self.pairs.address(ids).slot] ** self.queues.alpha
         return ids, odds
 
-    def sample_uniformly(
-        self, batches: int, n: int, replay_k: float, rng: np.random.Generator
-    ) -> Ints:
-        """`batches` times n pairs, all alike, of two queues 1 : replay_k."""
-        size = int(np.count_nonzero(self._stored_at))
-        actual = size * self.pairs.horizon
-        every = actual + size * self.pairs.per_episode
-        two = len(self.queues.indexes) == 2
-        ranges = [(0, actual), (actual, every)] if two else [(0, every)]
-
-        def drawn(among: tuple[int, int], count: int) -> Ints:
-            found = np.zeros(0, np.int64)
-            while len(found) < batches * count:
-                some = rng.integers(*among, 2 * (batches * count - len(found)) + 16)
-                some += np.where(some < actual, 0, self.pairs.actual - actual)
-                found = np.append(found, some[self.queues.priority(some) > 0])
-            return found[: batches * count].reshape(batches, count)
-
-        counts = self.queues.counts(n, replay_k)
-        return np.concatenate([drawn(*each) for each in zip(ranges, counts, strict=True)], axis=1)
-
     def age(self, ids: Ints) -> Ints:
         """How many collections ago the priorities were set."""
         age: Ints = (self.now - self._set_at[ids].astype(np.int64)) % 2**16
@@ -347,8 +259,6 @@ class Priorities:
             "stored_at": self._stored_at[:episodes].copy(),
             "set_at": np.concatenate(self.pairs.used(self._set_at, episodes)),
             "episode_weight": self._episode_weight[:episodes].copy(),
-            "values": self._values.copy(),
-            "goals": self._goals.export_state(),
         }
 
     def restore_state(self, state: State, episodes: int) -> None:
@@ -358,8 +268,6 @@ class Priorities:
         self._episode_weight[:episodes] = fitting(
             state["episode_weight"], "episode_weight", (episodes,), np.float32
         )
-        self._values[:] = fitting(state["values"], "values", (2,), np.float64)
-        self._goals.restore_state(state["goals"])
         actual, alternate = self.pairs.used(self._set_at, episodes)
         set_at = fitting(state["set_at"], "set_at", (len(actual) + len(alternate),), np.uint16)
         actual[:], alternate[:] = set_at[: len(actual)], set_at[len(actual) :]

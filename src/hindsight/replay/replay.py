@@ -280,7 +280,7 @@ class HindsightReplay:
 
         Of goals chosen when sampled, the share k / (1 + k) of each batch is alternate.
         """
-        priority, actor = self.priority, None
+        priority = self.priority
         candidates = batch_size * priority.fresh
         replay_k = self.config.replay_k(progress)
         pairs, importance = None, None
@@ -296,9 +296,6 @@ class HindsightReplay:
         draws = rng.random((batches, batch_size), np.float32) if priority.fresh > 1 else None
         beta = 0.0 if priority.bias_correction == "none" else priority.beta(progress)
         actor_beta = _each(beta if priority.bias_correction == "both" else 0.0, batches)
-        if priority.actor_batch == "uniform":
-            uniform = self._uniform(batches, batch_size, progress, rng)
-            actor = self._read(uniform)._replace(beta=_each(0.0, batches), actor_beta=actor_beta)
         fresh = None
         if draws is not None:
             fresh = Fresh(
@@ -309,23 +306,9 @@ class HindsightReplay:
                 *self._queues(pairs, batch_size, replay_k),
             )
         batch = self._read(addresses, importance)
-        batch = batch._replace(
-            beta=_each(beta, batches), actor_beta=actor_beta, fresh=fresh, actor=actor
-        )
+        batch = batch._replace(beta=_each(beta, batches), actor_beta=actor_beta, fresh=fresh)
         now = 0 if self.priorities is None else self.priorities.now
         return Sample(batch, addresses, pairs, now)
-
-    def _uniform(
-        self, batches: int, batch_size: int, progress: float, rng: np.random.Generator
-    ) -> Addresses:
-        """The same kind of transitions and goals, all alike."""
-        replay_k = self.config.replay_k(progress)
-        if self.stored_goals and self.priorities is not None and self.pairs is not None:
-            return self.pairs.address(
-                self.priorities.sample_uniformly(batches, batch_size, replay_k, rng)
-            )
-        addresses = self._desired(*self.sampler.sample(batches, batch_size, rng))
-        return self.relabel.when_sampled(addresses, replay_k, progress, rng)
 
     def _ranked(self) -> tuple[int, int]:
         """How many entries of the queues, one or two, have ranks."""

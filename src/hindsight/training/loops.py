@@ -94,7 +94,7 @@ def off_policy(
     """The off-policy loop, put together from its parts, on episodes of this collector, or of a
     dataset."""
     relay = Relay(spec, config)
-    agent = make_off_policy_agent(config.agent, relay.spec, config.priority.needs_frozen)
+    agent = make_off_policy_agent(config.agent, relay.spec)
     replay = make_replay(relay.spec, config.replay, config.priority)
     priorities = InitialPriorities(config, agent)
     parts = (config, spec, led(agent, config, relay), collector)

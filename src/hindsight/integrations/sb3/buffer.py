@@ -90,13 +90,10 @@ class BufferConfig:
         check_ranges(self)
         check_replay(self.replay, self.priority)
         why = "with a learner of Stable-Baselines3"
-        refuse_changes(
-            self.priority, ("updates_per_draw", "fresh", "actor_batch"), "priority.", why
-        )
+        refuse_changes(self.priority, ("updates_per_draw", "fresh"), "priority.", why)
         for name, refused, instead in (
             ("initial", "predicted", "td_error or largest"),
             ("bias_correction", "both", "critic or none"),
-            ("signal", "reducible", "another"),
         ):
             if getattr(self.priority, name) == refused:
                 raise HindsightError(f"priority.{name} cannot be {refused} {why}: choose {instead}")
