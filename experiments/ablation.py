@@ -27,7 +27,7 @@ def changed(slug: str, label: str, settings: dict[str, Any], of: str = "") -> Tr
         slug,
         "FetchPush-v4",
         preset="hper",
-        settings={"eval_every": 10, "eval_episodes": 50} | settings,
+        settings={"agent.precision": "float32", "eval_every": 10, "eval_episodes": 50} | settings,
         seeds=SEEDS,
         stop_at=STEPS,
         label=label,

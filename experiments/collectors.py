@@ -12,6 +12,7 @@ EXPERIMENT = Experiment(
             "push-2",
             "FetchPush-v4",
             preset="hper",
+            settings={"agent.precision": "float32"},
             collectors=2,
             seeds=(0, 1),
             label="two asynchronous collectors",

@@ -2,13 +2,21 @@
 
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
+FLOAT32 = {"agent.precision": "float32"}
+
 EXPERIMENT = Experiment(
     order=3,
     title="FetchSlide and FetchPickAndPlace, a million steps and more",
     where="ours",
     entries=(
-        Training("slide", "FetchSlide-v4", label="FetchSlide"),
-        Training("pick", "FetchPickAndPlace-v4", stop_at=1_000_000, label="FetchPickAndPlace"),
+        Training("slide", "FetchSlide-v4", settings=FLOAT32, label="FetchSlide"),
+        Training(
+            "pick",
+            "FetchPickAndPlace-v4",
+            settings=FLOAT32,
+            stop_at=1_000_000,
+            label="FetchPickAndPlace",
+        ),
     ),
     columns=("label", "by_seed", "best", "reached", "moved", "steps", "minutes", "command"),
 )

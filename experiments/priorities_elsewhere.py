@@ -3,6 +3,8 @@ queues, and the same stored pairs drawn uniformly, which is the default there.""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
 
+SETTINGS = {"agent.precision": "float32", "eval_every": 10, "eval_episodes": 50}
+
 EXPERIMENT = Experiment(
     order=4,
     title="FetchPickAndPlace and FetchSlide: stored pairs by rank and uniformly",
@@ -13,7 +15,7 @@ EXPERIMENT = Experiment(
             "pick-rank",
             "FetchPickAndPlace-v4",
             preset="hper",
-            settings={"eval_every": 10, "eval_episodes": 50},
+            settings=SETTINGS,
             stop_at=1_000_000,
             label="FetchPickAndPlace: by rank (HPER)",
             base="pick",
@@ -23,7 +25,7 @@ EXPERIMENT = Experiment(
             "slide-rank",
             "FetchSlide-v4",
             preset="hper",
-            settings={"eval_every": 10, "eval_episodes": 50},
+            settings=SETTINGS,
             label="FetchSlide: by rank (HPER)",
             base="slide",
         ),

@@ -52,6 +52,7 @@ EXPERIMENT = Experiment(
             "push-replayed-ac",
             PUSH,
             method="replayed-ac",
+            settings={"agent.precision": "float32"},
             label="FetchPush, replayed-ac (off-policy)",
             line="FetchPush",
             seeds=(0, 1),

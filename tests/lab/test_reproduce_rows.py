@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,8 @@ def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[s
         .replace("EVALUATED: dict[str, Any] = {", 'EVALUATED: dict[str, Any] = {"batch_size": 64, ')
     )
     file.write_text(text)
+    for name in ("cheaper", "half_hour"):  # it shows a row of theirs
+        shutil.copy(here.path / f"{name}.py", file.parent)
     rows.write(tmp_path / "experiments" / "results" / "push" / "hper-seed1.json", row)
     with pytest.raises(
         HindsightError, match=r"measured with other settings .batch_size: 512, not 64"
