@@ -145,8 +145,6 @@ class Demo:
         print(f"learning curve: {path / 'learning_curve.png'}")
         print("\nWhat to try next (`source .venv/bin/activate` first):")
         print("  hindsight train hindsight/BitFlip-v0     flip bits: seconds")
-        print(
-            "  hindsight train FetchPush-v4             push a box to a goal: a few minutes"
-        )
+        print("  hindsight train FetchPush-v4             push a box to a goal: a few minutes")
         print("  hindsight train --help                   the options; --help-all every setting")
         return 0 if result.success_rate >= 0.95 else 1
