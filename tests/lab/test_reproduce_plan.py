@@ -97,7 +97,8 @@ def test_commands_repeat_the_settings() -> None:
     )
     on_ray = {entry.slug: entry for entry in here.entries("collectors")}
     assert command(on_ray["push-2"], 0) == (
-        "hindsight train FetchPush-v4 --preset hper --ray --collectors 2 --asynchronous --seed 0"
+        "hindsight train FetchPush-v4 --preset hper --agent.precision float32 --ray --collectors 2 "
+        "--asynchronous --seed 0"
     )
 
 
