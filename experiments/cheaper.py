@@ -33,6 +33,7 @@ def training(
         slug,
         env,
         preset,
+        method="ddpg" if env == SLIDE else None,
         settings=BFLOAT16 | settings,
         seeds=SEEDS,
         label=label,

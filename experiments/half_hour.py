@@ -1,22 +1,48 @@
-"""What FetchSlide and FetchPickAndPlace reach in a million steps and more."""
+"""What FetchSlide and FetchPickAndPlace reach with their default settings, and what they reached
+before, in float32."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
-FLOAT32 = {"agent.precision": "float32"}
+SEEDS = (0, 1, 2, 3, 4)
+BFLOAT16, FLOAT32 = {"agent.precision": "bfloat16"}, {"agent.precision": "float32"}
+SLIDE, PICK = "FetchSlide-v4", "FetchPickAndPlace-v4"
 
 EXPERIMENT = Experiment(
     order=3,
     title="FetchSlide and FetchPickAndPlace, a million steps and more",
     where="ours",
     entries=(
-        Training("slide", "FetchSlide-v4", settings=FLOAT32, label="FetchSlide"),
+        Training(
+            "slide-sac", SLIDE, settings=BFLOAT16, seeds=SEEDS, label="FetchSlide: default (SAC)"
+        ),
+        Training(
+            "pick-bfloat16",
+            PICK,
+            settings=BFLOAT16,
+            seeds=SEEDS,
+            label="FetchPickAndPlace: default (DDPG)",
+        ),
+        Training(
+            "slide", SLIDE, method="ddpg", settings=FLOAT32, label="FetchSlide: DDPG, float32"
+        ),
         Training(
             "pick",
-            "FetchPickAndPlace-v4",
+            PICK,
             settings=FLOAT32,
             stop_at=1_000_000,
-            label="FetchPickAndPlace",
+            label="FetchPickAndPlace: float32, stopped early",
         ),
     ),
-    columns=("label", "by_seed", "best", "reached", "moved", "steps", "minutes", "command"),
+    columns=(
+        "label",
+        "by_seed",
+        "estimate",
+        "best",
+        "first",
+        "reached",
+        "moved",
+        "steps",
+        "minutes",
+        "command",
+    ),
 )

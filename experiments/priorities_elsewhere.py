@@ -25,6 +25,7 @@ EXPERIMENT = Experiment(
             "slide-rank",
             "FetchSlide-v4",
             preset="hper",
+            method="ddpg",
             settings=SETTINGS,
             label="FetchSlide: by rank (HPER)",
             base="slide",

@@ -54,6 +54,7 @@ def row(
             f"{slug}-{name}",
             f"{env}-v4",
             preset,
+            method="ddpg" if env == "FetchSlide" and name == "ours" else None,
             settings=settings,
             column=column,
             line=f"{env} | {k} | {batch} | {updates} | {queues}",

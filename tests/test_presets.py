@@ -109,7 +109,7 @@ def test_presets_fit_together(
             two = preset == "hper"
             assert config.priority.queues == ("two_queues" if two else "single_queue")
         assert config.agent.normalize == (preset != "paper")
-    if method == default_method(task):
+    if method == default_method(task, preset):
         spec = replace(SPECS[discrete], id=env, horizon=horizon)
         assert default_config(None, spec, preset) == config
 
@@ -269,6 +269,14 @@ def test_dense_rewards_and_things_to_be_touched() -> None:
     assert "replay.moved_share" not in settings_of()
     plain_her = preset_settings(Task("Unknown-v0", touched=True), "ddpg", "her")
     assert "replay.moved_share" not in plain_her
+
+
+def test_others_code_has_ddpg() -> None:
+    """Found when `--preset baselines` of AntMaze trained SAC: nothing of the kind was published."""
+    for env in ("AntMaze_UMaze-v5", "FetchSlide-v4"):
+        assert default_method(Task(env)) == default_method(Task(env), "hper") == "sac"
+        for preset in ("baselines", "baselines:16", "paper:1", "paper-normalized"):
+            assert default_method(Task(env), preset) == "ddpg"
 
 
 def test_what_was_measured_does_not_follow_from_an_inspection() -> None:

@@ -178,7 +178,7 @@ def default_config(
 ) -> TrainConfig:
     """The preset of an env, for a method, with another `agent.critic` if one is given."""
     task = task_of(spec)
-    method = method or default_method(task)
+    method = method or default_method(task, preset)
     default = config_of(method, spec.id)
     known = flatten(default)
     if critic and "agent.critic" not in known:
