@@ -84,7 +84,7 @@ def test_costs_are_measured_or_estimated() -> None:
     assert 6 < minutes < 8
     # 1.3M steps: 81,000 updates of 512 at 28 us each are 19 minutes; simulation overlaps;
     # evaluations come on top.
-    slide = Training("slide-her", "FetchSlide-v4", preset="her")
+    slide = Training("slide-her", "FetchSlide-v4", preset="her", method="ddpg")
     assert 19 < estimated_minutes(config_of(slide, 0), slide) < 22
 
 
