@@ -228,7 +228,7 @@ def test_envs_are_listed_with_goals_and_what_is_reached(
     assert not {"FetchPush-v1", "AntMaze_UMaze-v4", "HandReach-v0"} & set(lines)  # old versions
     cells = re.split(r"  +", lines["FetchReach-v4"].strip())
     assert cells == ["FetchReach-v4", "move the gripper to a place", "1.00", "3", "0.5"]
-    assert lines["FetchSlide-v4"].split()[-3:] == ["0.60-0.68", "3", "29"]
+    assert lines["FetchPush-v4"].split()[-3:] == ["0.96-1.00", "5", "3"]
     assert lines["PointMaze_UMaze-v3"].split()[-4:] == ["0.98-1.00", "3", "<", "18"]
     assert lines["AntMaze_Large-v5"].rstrip().endswith("through a maze")  # not measured
 

@@ -110,6 +110,7 @@ def test_resumed_is_the_same_as_uncut(env: str, method: str, tmp_path: Path) -> 
 def test_episodes_that_depend_on_those_before_them(simulator: str, tmp_path: Path) -> None:
     env = "HandManipulateBlockRotateZ-v1"
     settings = QUICK | {"steps": 600, "overlap": True, "gradient_steps": 1, "simulator": simulator}
+    settings["final_episodes"] = 2
     whole = hindsight.train(
         env, run_dir=tmp_path / "whole", callbacks=[copy_at(2, tmp_path / "cut")], **settings
     )

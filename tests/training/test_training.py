@@ -171,7 +171,8 @@ SCRIPT = """
 import sys, hindsight
 env, path, simulator = sys.argv[1:]
 hindsight.train(env, run_dir=path, seed=5, steps=800, num_envs=4, episodes_per_cycle=4, gradient_steps=5,
-                batch_size=64, eval_every=2, eval_episodes=3, quiet=True, simulator=simulator, overlap=True)
+                batch_size=64, eval_every=2, eval_episodes=3, final_episodes=3, quiet=True, simulator=simulator,
+                overlap=True)
 """
 
 
