@@ -143,6 +143,6 @@ def chosen(spec: GoalEnvSpec) -> list[str]:
         f"batches of {config.batch_size}, gamma {gamma:.4g}"
     ]
     reasons = [row.why for row in preset_rows(task, config.agent.method) if row.why]
-    if task.ours:
+    if task.tuned:
         reasons = ["settings written for this env by hand (docs/results.md says what is measured)"]
     return found + [f"because: {why}" for why in reasons]

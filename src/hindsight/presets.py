@@ -59,7 +59,7 @@ class Task:
         return self.env.rpartition(":")[2]
 
     @property
-    def ours(self) -> bool:
+    def tuned(self) -> bool:
         """Whether its settings stand in the table by hand, and do not follow from an inspection."""
         return self.name.startswith(OUR_ENVS)
 
@@ -79,7 +79,7 @@ class Row:
     """Least and largest time limit."""
     continuous: bool | None = None
     """Only for continuous actions, or only for discrete ones."""
-    ours: bool | None = None
+    tuned: bool | None = None
     """Only for envs whose settings were measured, or only for others."""
     dense: bool | None = None
     """Only for dense rewards, or only for sparse ones."""
@@ -99,7 +99,7 @@ class Row:
             and task.name.startswith(self.envs)
             and self.horizons[0] <= task.horizon <= self.horizons[1]
             and self.continuous in (None, not task.discrete)
-            and self.ours in (None, task.ours)
+            and self.tuned in (None, task.tuned)
             and self.dense in (None, task.dense)
             and self.touched in (None, task.touched)
         )
@@ -205,50 +205,50 @@ TABLE: tuple[Row, ...] = (
     Row(
         OFF_POLICY,
         {"steps": 500_000, "num_envs": 16, "episodes_per_cycle": 16, "gradient_steps": 40},
-        ours=True,
+        tuned=True,
     ),
     Row(
         OFF_POLICY,
         _by_length,
-        ours=False,
+        tuned=False,
         why="about 1000 steps between two rounds of updates",
     ),
     Row(
         ("ddpg", "td3"),
         _light_actions,
-        ours=False,
+        tuned=False,
         why="actions weigh less the longer episodes are, because each does less",
     ),
     Row(
         OFF_POLICY,
         {"updates_per_step": 1.0, "agent.gamma": 0.95},
-        ours=False,
+        tuned=False,
         dense=True,
         why="a dense reward tells the way from near: SAC, with a small gamma, and an update per "
         "step; it tells it of every goal, so goals of other episodes are replayed, too",
     ),
-    Row(OFF_POLICY, {"replay.other_goals": 0.5}, ours=False, dense=True, presets=("default",)),
+    Row(OFF_POLICY, {"replay.other_goals": 0.5}, tuned=False, dense=True, presets=("default",)),
     Row(
         OFF_POLICY,
         {"policy_ema": 0.9},
-        ours=False,
+        tuned=False,
         why="success swings: the policy is averaged",
     ),
     Row(
         tuple(method for method in OFF_POLICY if method != "dqn"),
         _SETTLING,
-        ours=False,
+        tuned=False,
         why="rates fall at the end, for the same reason",
     ),
     Row(
         OFF_POLICY,
         {"updates_per_step": 0.1, "batch_size": 512},
-        ours=False,
+        tuned=False,
         touched=True,
         why="random actions do not change the achieved goal: it is of something that must be "
         "touched, so episodes that moved it are replayed most",
     ),
-    Row(OFF_POLICY, _MOVED, ours=False, touched=True, presets=("default",)),
+    Row(OFF_POLICY, _MOVED, tuned=False, touched=True, presets=("default",)),
     # How long to train: chosen on seed 10.
     *(
         Row(OFF_POLICY, {"steps": steps}, envs=(env,), why=_LONG_ENOUGH, reaches=reaches)
@@ -632,7 +632,7 @@ def default_method(task: Task, preset: str = "default") -> str:
         return "dqn"
     if preset.partition(":")[0] in WORKERS:
         return "ddpg"
-    return "sac" if task.name.startswith(BY_SAC) or (task.dense and not task.ours) else "ddpg"
+    return "sac" if task.name.startswith(BY_SAC) or (task.dense and not task.tuned) else "ddpg"
 
 
 def _name_and_workers(preset: str) -> tuple[str, int]:

@@ -190,12 +190,12 @@ class HindsightReplay:
         episodes: Episodes,
         progress: float = 0.0,
         rng: np.random.Generator | None = None,
-        known: NewPairs | None = None,
+        found: NewPairs | None = None,
     ) -> Ints:
         """Store episodes and return the numbers of their new pairs, which wait to be pushed; none
         if nothing is.
 
-        `rng` chooses the goals that are chosen when stored, unless the pairs are known already.
+        `rng` chooses the goals that are chosen when stored, unless the pairs were found already.
         """
         slots = self.storage.add(episodes)
         self.failure_reward[slots] = failure_rewards(episodes, self.spec)[-len(slots) :]
@@ -209,14 +209,14 @@ class HindsightReplay:
             self.scale_rewards(self._scale_by)
         if self.pairs is None or self.priorities is None:
             return np.zeros(0, np.int64)
-        if known is not None and len(slots) < len(episodes):
+        if found is not None and len(slots) < len(episodes):
             raise HindsightError(
                 f"replay.buffer_size holds {len(slots)} episodes, fewer than the "
                 f"{len(episodes)} of one cycle: make it larger"
             )
         new = self.pairs.actual_of(slots, self.storage.length[slots])
-        if known is not None:
-            new = self.pairs.add(known.places, slots)
+        if found is not None:
+            new = self.pairs.add(found.places, slots)
         elif self.stored_goals:
             if rng is None:
                 raise HindsightError(

@@ -51,26 +51,28 @@ class InJax:
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after `eval_every` batches, or after one if
         it may be the last."""
-        config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
+        config, agent, state, clock = self.config, self.agent, self.state, self.state.clock
         largest = config.episodes_per_cycle * self.horizon
         most = -(-config.steps // config.episodes_per_cycle)  # batches, if all end at once
         every = min(config.eval_every, most)
-        while now.step < config.steps:
-            now.learner = agent.scheduled(now.learner, self.scale, now.step / config.steps)
-            done = now.cycle % config.eval_every
-            keys = jax.random.split(jax.random.fold_in(self.key, now.cycle - done), every)
+        while state.step < config.steps:
+            state.learner = agent.scheduled(state.learner, self.scale, state.step / config.steps)
+            done = state.cycle % config.eval_every
+            keys = jax.random.split(jax.random.fold_in(self.key, state.cycle - done), every)
             needed = -(
-                -(config.steps - now.step) // largest
+                -(config.steps - state.step) // largest
             )  # batches, if all of them are as long as can be
             count = config.eval_every if done == 0 and needed >= config.eval_every else 1
-            now.learner, transitions, success, learned = self.learn(now.learner, keys, done, count)
-            now.step += int(transitions)
-            now.cycle += count
+            state.learner, transitions, success, learned = self.learn(
+                state.learner, keys, done, count
+            )
+            state.step += int(transitions)
+            state.cycle += count
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-            check_losses(metrics, now.step)
+            check_losses(metrics, state.step)
             clock.lap("learn")
             metrics["train/success_rate"] = float(success)
-            yield self.reporter.report(now, agent.actor(now.learner), metrics, clock)
+            yield self.reporter.report(state, agent.actor(state.learner), metrics, clock)
             clock.lap("write")
 
     def _score(self, actor: Actor, last: bool) -> Score:

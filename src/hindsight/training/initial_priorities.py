@@ -34,12 +34,12 @@ class InitialPriorities:
         self.state = self.model.init(jax.random.key(config.seed)) if predicts else None
 
     def td_errors(
-        self, state: Any, replay: HindsightReplay, pairs: Ints, known: NewPairs | None = None
+        self, state: Any, replay: HindsightReplay, pairs: Ints, found: NewPairs | None = None
     ) -> TDErrors | None:
-        """TD errors [n] of new pairs [n], unless they are known; None if they get the largest
-        priority."""
-        if known is not None:
-            return known.td
+        """TD errors [n] of new pairs [n], unless they were found already; None if they get the
+        largest priority."""
+        if found is not None:
+            return found.td
         if self.kind == "largest":
             return None
         evaluate: Callable[[Batch], TDErrors] = partial(self.agent.evaluate, state)

@@ -78,79 +78,81 @@ class OffPolicy:
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after every cycle; stop by not asking for
         more."""
-        config, agent, replay, now = self.config, self.agent, self.replay, self.state
+        config, agent, replay, state = self.config, self.agent, self.replay, self.state
         rng, clock, keys = (
             self.generator.rng,
-            now.clock,
+            state.clock,
             jax.random.fold_in(jax.random.key(config.seed), UPDATES),
         )
-        if self.dataset is not None and now.cycle == 0:
+        if self.dataset is not None and state.cycle == 0:
             self._fill(self.dataset)
-        while now.step < config.steps:
-            progress = now.step / config.steps
+        while state.step < config.steps:
+            progress = state.step / config.steps
 
             # "Observe trajectory T". With overlap it was begun a cycle ago, by the actor of then.
-            episodes, known = self.rollouts.take(now.cycle + 1, now.learner, progress)
-            check_episodes(episodes, now.step)
-            now.cycle += 1
-            before, now.step = now.step, now.step + episodes.transitions
-            now.dropped += config.episodes_per_cycle - len(episodes)
+            episodes, new_pairs = self.rollouts.take(state.cycle + 1, state.learner, progress)
+            check_episodes(episodes, state.step)
+            state.cycle += 1
+            before, state.step = state.step, state.step + episodes.transitions
+            state.dropped += config.episodes_per_cycle - len(episodes)
             clock.lap("collect")
             staged = self.relay.of_every_stage(episodes)  # as they are, without relay goals
             if config.agent.normalize and config.collect:
                 self.normalizer.add(staged)
-            now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
-            if config.overlap and now.step < config.steps:
-                self.rollouts.begin(now.cycle + 1, now.learner, now.step / config.steps)
+            state.learner = agent.scheduled(state.learner, self.normalizer.scale(), progress)
+            if config.overlap and state.step < config.steps:
+                self.rollouts.begin(state.cycle + 1, state.learner, state.step / config.steps)
 
             if config.collect:  # else they are in the replay, all of them
                 # "num_goals <- (1 - t/T) x replay_k; sample num_goals number of goals; append
                 # transition with sampled goals and actual goal": `goal_number` in replay/pairs.py,
                 # whose default follows the paper's published code.
-                pairs = replay.store(staged, progress, rng, known)
+                pairs = replay.store(staged, progress, rng, new_pairs)
                 # "Compute priority delta = r + gamma Q(S', a') - Q(S, a)": the agent's
                 # `td_errors`. Collectors on other machines may have done both (distributed/).
-                new_td = self.initial_priorities.td_errors(now.learner, replay, pairs, known)
+                new_td = self.initial_priorities.td_errors(state.learner, replay, pairs, new_pairs)
                 # "Push goal appended transition to priority queue P1 (P2)": by |delta|, in
                 # replay/priorities.py.
                 replay.push(pairs, new_td)
             clock.lap("replay")
 
             means = Means()
-            for draw, updates in enumerate(self._draws(config.updates(now.step, before))):
+            for draw, updates in enumerate(self._draws(config.updates(state.step, before))):
                 # "Sample batch number of transitions"
                 sample = replay.sample(updates, config.batch_size, progress, rng)
-                sample = self.initial_priorities.suggest(now.learner, sample)
+                sample = self.initial_priorities.suggest(state.learner, sample)
                 means.add(replay_metrics(replay, sample), "replay/", updates)
                 clock.lap("replay")
                 # "Use sample to learn"
-                key = jax.random.fold_in(jax.random.fold_in(keys, now.cycle), draw)
-                now.learner, td, learned = agent.learn(now.learner, sample.batch, key)
+                key = jax.random.fold_in(jax.random.fold_in(keys, state.cycle), draw)
+                state.learner, td, learned = agent.learn(state.learner, sample.batch, key)
                 means.add(learned, "learn/", updates)
-                check_losses(means(), now.step, sample.batch._asdict() | td._asdict())
+                check_losses(means.values(), state.step, sample.batch._asdict() | td._asdict())
                 clock.lap("learn")
-                self.initial_priorities.fit_predictor(now.learner, sample, td)
+                self.initial_priorities.fit_predictor(state.learner, sample, td)
                 # Not in Algorithm 2, but in prioritised replay: what was replayed is pushed again.
                 replay.push(sample.pairs, td, sample.sampled_at)
                 clock.lap("replay")
-            if means():  # a short cycle may have no updates
-                check_parameters(now.learner, now.step, sample.batch)
+            if means.values():  # a short cycle may have no updates
+                check_parameters(state.learner, state.step, sample.batch)
 
             # Evaluate without exploration.
-            actor = agent.actor(now.learner)
+            actor = agent.actor(state.learner)
             self.averaged.value = average(self.averaged.value, actor.params, config.policy_ema)
             policy = self.relay.last_stage(Actor(actor.shape, self.averaged.value, actor.scale))
-            yield self.reporter.report(now, policy, means() | self._collected(episodes), clock)
+            yield self.reporter.report(
+                state, policy, means.values() | self._collected(episodes), clock
+            )
             clock.lap("write")
 
     def _fill(self, episodes: Episodes) -> None:
         """Store a dataset as if it had been collected."""
-        now, replay, rng = self.state, self.replay, self.generator.rng
+        state, replay, rng = self.state, self.replay, self.generator.rng
         if self.config.agent.normalize:
             self.normalizer.add(episodes)
-        now.learner = self.agent.scheduled(now.learner, self.normalizer.scale(), 0.0)
+        state.learner = self.agent.scheduled(state.learner, self.normalizer.scale(), 0.0)
         pairs = replay.store(episodes, 0.0, rng)
-        replay.push(pairs, self.initial_priorities.td_errors(now.learner, replay, pairs))
+        replay.push(pairs, self.initial_priorities.td_errors(state.learner, replay, pairs))
 
     def _draws(self, updates: int) -> list[int]:
         """The updates of a cycle, by draw: all at once, unless each draw must know the last TD

@@ -54,37 +54,37 @@ class OnPolicy:
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after every batch; stop by not asking for
         more."""
-        config, agent, now, clock = self.config, self.agent, self.state, self.state.clock
+        config, agent, state, clock = self.config, self.agent, self.state, self.state.clock
         update = jax.jit(agent.update)
-        while now.step < config.steps:
-            progress = now.step / config.steps
+        while state.step < config.steps:
+            progress = state.step / config.steps
 
             # Collect episodes with the policy as it is, drawing its actions.
-            episodes, _ = self.rollouts.take(now.cycle + 1, now.learner, progress)
-            check_episodes(episodes, now.step)
-            now.cycle += 1
-            now.step += episodes.transitions
-            now.dropped += config.episodes_per_cycle - len(episodes)
+            episodes, _ = self.rollouts.take(state.cycle + 1, state.learner, progress)
+            check_episodes(episodes, state.step)
+            state.cycle += 1
+            state.step += episodes.transitions
+            state.dropped += config.episodes_per_cycle - len(episodes)
             if config.agent.normalize:
                 self.normalizer.add(self.relay.of_every_stage(episodes))
             clock.lap("collect")
 
             # Learn from them, under goals that they achieved.
-            now.learner = agent.scheduled(now.learner, self.normalizer.scale(), progress)
-            batch, inside = self.relabel(episodes, now.cycle)
+            state.learner = agent.scheduled(state.learner, self.normalizer.scale(), progress)
+            batch, inside = self.relabel(episodes, state.cycle)
             clock.lap("relabel")
-            now.learner, learned = update(
-                now.learner, batch, jax.random.fold_in(self.key, now.cycle)
+            state.learner, learned = update(
+                state.learner, batch, jax.random.fold_in(self.key, state.cycle)
             )
             metrics = {f"learn/{name}": float(value) for name, value in learned.items()}
-            check_losses(metrics, now.step, batch._asdict())
+            check_losses(metrics, state.step, batch._asdict())
             clock.lap("learn")
 
             # Evaluate with the likeliest actions.
             metrics |= collected(episodes) | self.relay.metrics(episodes)
-            metrics |= {"train/dropped": float(now.dropped), "train/goals_inside": inside}
-            policy = self.relay.last_stage(agent.actor(now.learner))
-            yield self.reporter.report(now, policy, metrics, clock)
+            metrics |= {"train/dropped": float(state.dropped), "train/goals_inside": inside}
+            policy = self.relay.last_stage(agent.actor(state.learner))
+            yield self.reporter.report(state, policy, metrics, clock)
             clock.lap("write")
 
 

@@ -23,7 +23,7 @@ class Means:
             self._sums[prefix + name] = self._sums.get(prefix + name, 0.0) + weight * float(value)
             self._weights[prefix + name] = self._weights.get(prefix + name, 0.0) + weight
 
-    def __call__(self) -> dict[str, float]:
+    def values(self) -> dict[str, float]:
         return {name: total / self._weights[name] for name, total in self._sums.items()}
 
 
