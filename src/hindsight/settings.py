@@ -8,6 +8,7 @@ import math
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hindsight.errors import HindsightError, nearest
@@ -85,10 +86,21 @@ Widths = Annotated[tuple[int, ...], _FROM_ONE]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
+def _annotated(config: Any) -> Mapping[str, Any]:
+    """The types of its settings, with their annotations."""
+    group: Any = type(config)
+    return _annotated_of(group)
+
+
+@cache  # to work them out takes long
+def _annotated_of(group: type) -> Mapping[str, Any]:
+    return get_type_hints(group, include_extras=True)
+
+
 def check_ranges(config: Any, prefix: str = "") -> None:
     """Raise HindsightError naming the first setting, of this group and those inside, that is out
     of range."""
-    for name, kind in get_type_hints(type(config), include_extras=True).items():
+    for name, kind in _annotated(config).items():
         value = getattr(config, name)
         if _is_group(value):
             check_ranges(value, f"{prefix}{name}.")
@@ -102,7 +114,7 @@ def check_ranges(config: Any, prefix: str = "") -> None:
 def search_space(config: Any, prefix: str = "") -> dict[str, Search]:
     """What stands on the fields about where to look, by dotted name."""
     found: dict[str, Search] = {}
-    for name, kind in get_type_hints(type(config), include_extras=True).items():
+    for name, kind in _annotated(config).items():
         value = getattr(config, name)
         if _is_group(value):
             found |= search_space(value, f"{prefix}{name}.")
@@ -170,7 +182,7 @@ def _nested(config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed(config: Any, settings: Mapping[str, Any], prefix: str) -> Any:
-    hints = get_type_hints(type(config))
+    hints = _annotated(config)
     changes: dict[str, Any] = {}
     for name, value in settings.items():
         old = getattr(config, name, None)
@@ -191,7 +203,7 @@ def _instead(config: Any) -> dict[str, str]:
     """Settings that stand for each other, by name."""
     return {
         name: part.name
-        for name, kind in get_type_hints(type(config), include_extras=True).items()
+        for name, kind in _annotated(config).items()
         for part in get_args(kind)[1:]
         if isinstance(part, InsteadOf)
     }

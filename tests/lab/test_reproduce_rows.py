@@ -101,7 +101,7 @@ def test_every_measured_row_belongs_to_an_experiment_and_has_its_settings() -> N
 
 
 def test_tables_in_readme_and_docs_are_not_stale() -> None:
-    assert tables.stale(folder.find()) == [], "run `make tables`"
+    assert list(tables.stale(folder.find())) == [], "run `make tables`"
 
 
 def test_all_tables_can_be_made() -> None:

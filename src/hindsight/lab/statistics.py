@@ -75,7 +75,7 @@ def improvement(a: Sequence[float], b: Sequence[float]) -> Estimate:
     wins = (x[:, None] > y) + 0.5 * (x[:, None] == y)
     rng = np.random.default_rng(0)
     rows, columns = (rng.integers(0, n, (_DRAWS, n)) for n in wins.shape)
-    means = [wins[np.ix_(row, column)].mean() for row, column in zip(rows, columns, strict=True)]
+    means = wins[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(wins.mean()), float(low), float(high), min(wins.shape))
 

@@ -344,16 +344,15 @@ def documents(root: Path) -> list[Path]:
     ]
 
 
-def stale(folder: Folder) -> list[Path]:
-    """Documents whose tables are not what the rows say."""
-    return [
-        path for path in documents(folder.root) if fill(folder, text := path.read_text()) != text
-    ]
+def stale(folder: Folder) -> dict[Path, str]:
+    """Documents whose tables are not what the rows say, and how they should read."""
+    filled = {path: fill(folder, path.read_text()) for path in documents(folder.root)}
+    return {path: text for path, text in filled.items() if text != path.read_text()}
 
 
 def refill(folder: Folder) -> list[Path]:
     """Make all tables anew; returns the documents that changed."""
     changed = stale(folder)
-    for path in changed:
-        path.write_text(fill(folder, path.read_text()))
-    return changed
+    for path, text in changed.items():
+        path.write_text(text)
+    return list(changed)
