@@ -52,7 +52,6 @@ SPEC = GoalEnvSpec(
     actions=Actions(0, (-1.0,) * ACTION, (1.0,) * ACTION),
     horizon=HORIZON,
     success_reward=0.0,
-    reward_bounds=(-1.0, 0.0),
     step_seconds=0.0,
     goal_reward=reward,
     goal_terminated=None,

@@ -153,6 +153,11 @@ def test_eval_json(capsys: pytest.CaptureFixture[str], run: Path) -> None:
     assert json.loads(call(capsys, "eval", run, "--episodes", "7", "--json")[1]) == result
 
 
+def test_a_variant_does_not_reach_what_its_task_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "reaches success" in call(capsys, "train", "FetchPush-v4", "--help")[1]
+    assert "reaches success" not in call(capsys, "train", "FetchPushDense-v4", "--help")[1]
+
+
 def test_config_repeats_a_run(
     capsys: pytest.CaptureFixture[str], run: Path, tmp_path: Path
 ) -> None:

@@ -224,6 +224,21 @@ PRIORITIES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"replay.moved_power": 1.0, "replay.moved_threshold": 0.0}, "no weight at all"),
+        (
+            {"priority.sampling": "rank", "priority.fresh": 4, "priority.pairs_per_rank": 12},
+            "priority.pairs_per_rank changes nothing",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(HindsightError, match=message):
+        with_settings(CONFIG, settings)
+
+
 @pytest.mark.parametrize("name", PRIORITIES)
 def test_settings_of_priorities_need_priorities(name: str) -> None:
     settings = {f"priority.{name}": PRIORITIES[name]}

@@ -104,6 +104,8 @@ def train(
         "priority": priority,
     }
     settings = {name: value for name, value in named.items() if value is not None} | settings
+    if config is not None:
+        refuse_preset(preset, "the config")
     kwargs = dict(env_kwargs if env_kwargs is not None else config.env_kwargs if config else {})
     make_env = factory(env, kwargs)
     limit = max_episode_steps or (config.max_episode_steps if config else None)
@@ -120,6 +122,8 @@ def train(
                 "num_envs must be 1 for an env object: pass a function that makes the env instead"
             )
     config = with_settings(replace(config, env=spec.id, env_kwargs=kwargs), settings)
+    if config.max_episode_steps != limit:  # the preset has one
+        spec = describe(env, make_env, config.max_episode_steps, relay_goals)
     refuse_unread(config, [*settings, *(f"agent.{name}" for name in agent or ())])
     if method not in (None, config.agent.method):
         raise HindsightError(
@@ -136,6 +140,15 @@ def train(
         checkpoint_to=checkpoint_to,
         how=on_ray(ray, collectors, asynchronous),
     )
+
+
+def refuse_preset(preset: str, config: object) -> None:
+    """A config has all settings: a preset beside it would change nothing."""
+    if preset != "default":
+        raise HindsightError(
+            f"preset {preset!r} changes nothing, because {config} has all settings: give one of "
+            "them"
+        )
 
 
 def on_ray(ray: str | None, collectors: int | None, asynchronous: bool) -> OnRay | None:

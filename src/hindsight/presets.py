@@ -31,6 +31,8 @@ OUR_ENVS = ("Fetch", "Hand", "hindsight/")
 FETCH_OBJECTS = ("FetchPush", "FetchSlide", "FetchPickAndPlace")
 OBJECTS = (*FETCH_OBJECTS, "HandManipulate")
 """How the ids of tasks begin in which an object must be moved."""
+VARIANTS = ("Dense", "Diverse", "Full", "Rotate", "Touch")
+"""In the ids of tasks that are another task with something changed."""
 PUSHED = (*OBJECTS, "hindsight/PointPush")
 BY_SAC = ("AntMaze", "FetchSlide")
 """What SAC learns better than DDPG. FetchSlide: 0.84 on seed 10 (docs/notes/fetch.md)."""

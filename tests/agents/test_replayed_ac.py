@@ -247,7 +247,7 @@ def test_what_does_not_go_with_it_is_named() -> None:
 
 @pytest.mark.parametrize("method", ["replayed-ac", "hpg", "ppo"])
 def test_a_reward_that_is_not_sparse_is_refused(method: str) -> None:
-    dense = replace(inspect(LineEnv()), success_reward=None, reward_bounds=None)
+    dense = replace(inspect(LineEnv()), success_reward=None)
     with pytest.raises(HindsightError, match="not sparse"):
         make_agent(config_class(method)(), dense)
 

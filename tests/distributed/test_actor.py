@@ -23,7 +23,7 @@ from hindsight.envs.relay_goals import RelayGoal
 from hindsight.episodes import Episodes
 from hindsight.networks import to_numpy
 from hindsight.replay.batch import NewPairs
-from hindsight.replay.replay import make_replay
+from hindsight.replay.replay import Seen, make_replay
 from hindsight.settings import with_settings
 from hindsight.training.initial_priorities import InitialPriorities
 from hindsight.training.relay import Relay
@@ -50,8 +50,8 @@ def test_pairs_and_td_errors_are_those_of_the_learner(chosen: str, initial: str)
     replay = make_replay(SPEC, asked.replay, asked.priority)
     actor = CollectorActor(Work.of(asked, SPEC, NumberedEnv).packed(), "0.0", 3, None)
     needed = to_numpy(learner._replace(optimizer=None))
-    ends = (True, True)
-    published = Published(4, agent.actor(learner), 0.1, needed, to_numpy(priorities.state), ends)
+    seen = Seen(True, True, -0.1, -0.2)
+    published = Published(4, agent.actor(learner), 0.1, needed, to_numpy(priorities.state), seen)
     answers = [actor.explore(7 + n, first, 3, published) for n, first in enumerate((6, 9))]
     assert [(answer.number, answer.version) for answer in answers] == [(7, 4), (8, 4)]
     episodes = Episodes.concatenate([answer.episodes for answer in answers])
@@ -88,7 +88,7 @@ def test_pairs_of_every_stage_are_found_where_episodes_are_played() -> None:
     replay = make_replay(relay.spec, asked.replay, asked.priority)
     actor = CollectorActor(Work.of(asked, spec, partial(make, env)).packed(), "0.0", 2, None)
     needed = to_numpy(learner._replace(critic_optimizer=None, actor_optimizer=None))
-    published = Published(1, agent.actor(learner), 0.1, needed, None, (False, False))
+    published = Published(1, agent.actor(learner), 0.1, needed, None, replay.seen)
     answers = [actor.explore(n, 2 * n, 2, published) for n in range(2)]
     found = [answer.pairs for answer in answers if answer.pairs is not None]
     known = NewPairs.concatenate(found, [4, 4])

@@ -21,7 +21,7 @@ def test_describes_a_third_party_env() -> None:
     assert spec.actions.low == (-2.0,)
     assert spec.actions.high == (4.0,)
     assert spec.goal_dtype == np.float64
-    assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
+    assert (spec.success_reward, spec.rewards) == (0.0, (-1.0, 0.0))
     assert spec.goal_terminated is None
     assert spec.reached(np.array([[1.0], [2.0]]), np.array([[1.2], [3.0]])).tolist() == [
         True,
@@ -36,7 +36,7 @@ def test_discrete_actions_and_positive_rewards() -> None:
 
     spec = inspect(Positive(discrete=True))
     assert spec.actions.choices == 3
-    assert (spec.success_reward, spec.reward_bounds) == (1.0, (0.0, 1.0))
+    assert (spec.success_reward, spec.rewards) == (1.0, (0.0, 1.0))
 
 
 def test_single_goal_rewards_are_looped_over_with_a_warning() -> None:
@@ -217,7 +217,7 @@ def test_robots_keep_the_contract(env_id: str) -> None:
     assert not spec.goal_terminated(
         np.zeros((2, *spec.goal.shape)), np.zeros((2, *spec.goal.shape))
     ).any()
-    assert (spec.success_reward, spec.reward_bounds) == (0.0, (-1.0, 0.0))
+    assert (spec.success_reward, spec.rewards) == (0.0, (-1.0, 0.0))
     assert spec.horizon in (50, 100)
 
 

@@ -49,7 +49,7 @@ def test_gymnasium_finds_no_fault_and_the_contract_holds() -> None:
     check_env(PointPushEnv(), skip_render_check=True)
     spec = inspect(gym.make(ID), ID)
     assert spec.horizon == HORIZON
-    assert spec.reward_bounds == (-1.0, 0.0)
+    assert spec.rewards == (-1.0, 0.0)
     assert spec.goal_terminated is not None
     assert not spec.goal_terminated(np.zeros((3, 2)), np.zeros((3, 2))).any()
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
+from hindsight.commands.train import Train, read
 from hindsight.errors import HindsightError
 from hindsight.lab.jobs import Here, Runner
 from hindsight.lab.reproduce import folder
 from hindsight.lab.reproduce.budget import Request, choose, cost, estimated_minutes, seed_runs
-from hindsight.lab.reproduce.configs import command, config_of, differences, is_installed
+from hindsight.lab.reproduce.configs import (
+    EVALUATION,
+    changed,
+    command,
+    config_of,
+    differences,
+    is_installed,
+)
 from hindsight.lab.reproduce.experiment import Training
 from hindsight.lab.reproduce.seed_run import SeedRun
+from hindsight.options import parse
 
 MIXED = """
 from hindsight.lab.reproduce.experiment import Experiment, Training, Use
@@ -100,6 +110,30 @@ def test_commands_repeat_the_settings() -> None:
         "hindsight train FetchPush-v4 --preset hper --agent.precision float32 --ray --collectors 2 "
         "--asynchronous --seed 0"
     )
+
+
+def _one_of_each_setting() -> list[Training]:
+    """Entries of all experiments that together have every setting that any of them has."""
+    here, seen, found = folder.find(), set[str](), []
+    for name in here.experiments:
+        for entry in here.entries(name):
+            if isinstance(entry, Training) and entry.stop_at is None and is_installed(entry):
+                kinds = {f"{key} {type(value)}" for key, value in entry.settings.items()}
+                kinds |= {entry.preset, str(entry.method), *entry.env_kwargs}
+                if kinds - seen and entry.collectors is None:
+                    seen |= kinds
+                    found.append(entry)
+    return found
+
+
+def test_commands_can_be_typed() -> None:
+    """Widths were written as (64, 64), which the command line does not read."""
+    for entry in _one_of_each_setting():
+        arguments = shlex.split(command(entry, 3))
+        assert arguments[:2] == ["hindsight", "train"]
+        options, more = parse(Train, arguments[2:], "hindsight train")
+        wanted = read(options, more, "hindsight train", {"seed": options.seed}).config
+        assert set(changed(wanted, config_of(entry, 3))) <= set(EVALUATION), arguments
 
 
 def test_the_paper_table_is_whole() -> None:

@@ -314,7 +314,6 @@ def test_how_close_counts_as_reached_is_learnt_from_a_dense_reward() -> None:
     spec = replace(
         LINE,
         success_reward=None,
-        reward_bounds=None,
         goal_reward=lambda a, d: -np.abs(a - d)[..., 0].astype(np.float32),
     )
     replay = make_replay(spec, ReplayConfig(buffer_size=100))

@@ -6,6 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import hindsight
+from hindsight.config import OnPolicyConfig, config_of
+from hindsight.envs.contract import inspect
+from hindsight.envs.jax_envs import in_jax
+from hindsight.envs.make import make
+from hindsight.settings import with_settings
+from hindsight.training.in_jax import InJax
 from hindsight.training.verify import verify
 
 SMALL: dict[str, Any] = {
@@ -30,6 +36,20 @@ def test_a_training_takes_at_most_one_batch_more_than_its_steps(tmp_path: Path) 
         )
         assert steps <= run.summary["steps"] < steps + BATCH
         assert "eval/success_rate" in run.metrics[-1]
+
+
+def test_without_the_normaliser_networks_read_bits_as_they_are() -> None:
+    for normalize, deviation in ((True, 0.5), (False, 1.0)):
+        config = with_settings(
+            config_of("hpg", "hindsight/BitFlip-v0"),
+            {"agent.normalize": normalize, "agent.net_arch": (8,)},
+        )
+        assert isinstance(config, OnPolicyConfig)
+        env = make("hindsight/BitFlip-v0", bits=4)
+        twin = in_jax(env)
+        assert twin is not None
+        scale = InJax(config, inspect(env), twin).state.learner.scale
+        assert scale.observation_deviation.tolist() == [deviation] * 4
 
 
 def test_a_longer_training_begins_as_a_shorter_one(tmp_path: Path) -> None:

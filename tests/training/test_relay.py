@@ -193,13 +193,32 @@ def test_a_penalty_for_failing_counts_in_every_stage() -> None:
     assert replay.failure_reward[:2].tolist() == [-5.0, -5.0]
 
 
+def test_the_goal_of_an_early_stage_ends_no_episode() -> None:
+    """Not when it is a hindsight goal, either, where the env is seen to end at its own goals."""
+    relay = relay_of(REACH, goal_terminated=None)
+    episodes = episodes_of(relay, 6)
+    ended = np.zeros_like(episodes.terminated)
+    ended[np.arange(6), episodes.length - 1] = True
+    episodes = replace(episodes, terminated=ended, success=ended)
+    replay = make_replay(relay.spec, ReplayConfig(buffer_size=12 * relay.task.horizon))
+    rng = np.random.default_rng(0)
+    replay.store(relay.of_every_stage(episodes), 0.0, rng)
+    assert replay.ends_on_success
+    sample = replay.sample(20, 200, 0.0, rng)
+    at, batch = sample.addresses, sample.batch
+    hit = (batch.reward == 0) & at.alternate
+    early = at.slot % 2 == 0
+    assert (hit & early).any()
+    assert not batch.terminated[at.alternate & early].any()
+    assert batch.terminated[hit & ~early].all()
+
+
 def test_early_stages_are_missed_for_what_the_env_gives() -> None:
     point = inspect(make(POINT))
     relay = relay_of(
         REACH,
         goal_reward=lambda a, d: point.goal_reward(a, d) + np.float32(2.0),
         success_reward=2.0,
-        reward_bounds=(0.0, 2.0),
         rewards=(1.0, 2.0),
     )
     assert set(relay.by_stage(episodes_of(relay, 4))[0].reward.ravel().tolist()) == {1.0, 2.0}

@@ -15,6 +15,7 @@ from conftest import LineEnv, fingerprint, random_episodes
 from hindsight.config import OffPolicyConfig
 from hindsight.envs.contract import inspect
 from hindsight.episodes import Episodes
+from hindsight.errors import HindsightError
 from hindsight.lab.reproduce.configs import changed
 from hindsight.settings import with_settings
 from hindsight.training.progress import by_collector
@@ -42,6 +43,8 @@ def test_it_ends_at_the_first_evaluation_that_is_good_enough(method: str, tmp_pa
     assert all(rate < 0.6 for rate in rates[:-1])
     assert run.summary["status"] == "finished"
     assert run.summary["steps"] < 100_000
+    with pytest.raises(HindsightError, match="is finished"):  # it used to train on
+        hindsight.resume(run.path, quiet=True)
 
 
 @pytest.mark.parametrize("confirmed", [False, True])

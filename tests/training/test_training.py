@@ -9,12 +9,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import hindsight
 from conftest import LineEnv, SingleGoalEnv, written
+from hindsight import api
+from hindsight.config import TrainConfig, config_of
+from hindsight.envs.contract import GoalEnvSpec
 from hindsight.errors import HindsightError
 from hindsight.training.policy import Policy
 from hindsight.training.progress import Progress
@@ -190,6 +195,29 @@ def test_same_seed_same_bytes_in_two_processes(env: str, tmp_path: Path) -> None
         command = [sys.executable, "-c", SCRIPT, env, str(tmp_path / str(i)), simulator]
         subprocess.run(command, check=True, capture_output=True)
     assert written(tmp_path / "0") == written(tmp_path / "1")
+
+
+def test_a_time_limit_of_the_preset_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python, AntMaze had 700 steps per episode, and 200 in its config."""
+    seen: list[int | None] = []
+
+    class Ant(LineEnv):
+        max_episode_steps = 700
+
+    def instead(config: TrainConfig, spec: GoalEnvSpec, *_: Any, **__: Any) -> None:
+        seen.extend((config.max_episode_steps, spec.horizon))
+
+    monkeypatch.setattr(api, "train_config", instead)
+    ant = EnvSpec("AntMaze_Line-v0", entry_point=Ant, max_episode_steps=700)
+    monkeypatch.setitem(gym.registry, ant.id, ant)
+    hindsight.train("AntMaze_Line-v0")
+    assert seen == [200, 200]
+
+
+def test_a_preset_beside_a_config_is_refused() -> None:
+    config = config_of("dqn", "hindsight/BitFlip-v0")
+    with pytest.raises(HindsightError, match="'her' changes nothing, because the config has all"):
+        hindsight.train("hindsight/BitFlip-v0", config=config, preset="her")
 
 
 def test_the_config_says_what_was_trained(tmp_path: Path) -> None:

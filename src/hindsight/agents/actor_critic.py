@@ -25,7 +25,6 @@ from hindsight.agents.hindsight_weights import (
     chosen_rows,
     diagnostics,
     log_ratios,
-    log_steps,
     weights,
 )
 from hindsight.agents.losses import adam_step
@@ -123,13 +122,7 @@ class ActorCritic(PolicyGradient, ActionCritic):
         log_pi = self.log_prob(distribution, batch.action)
         log_rho = log_ratios(log_pi, batch.log_prob, result.alive, config.clamp_log_ratio)
         weight = weights(log_rho, result, self.estimator) * goal_shares(batch.used)
-        # Probabilities were recorded with the normaliser of then: without hindsight that is no
-        # reason for a ratio.
-        log_step = (
-            log_steps(log_pi, batch.log_prob, result.alive)
-            if config.hindsight
-            else jnp.zeros_like(log_pi)
-        )
+        log_step = self.log_step_ratios(log_pi, batch, result)
         value = self.value(state.critic, inputs, time)
         advantage, target = advantages(log_step, result, value, config.gamma, config.gae_lambda)
         if config.critic_lambda is not None:

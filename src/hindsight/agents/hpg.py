@@ -19,7 +19,6 @@ from hindsight.agents.hindsight_weights import (
     coefficients,
     diagnostics,
     log_ratios,
-    log_steps,
     weights,
     where_it_continues,
     with_tails,
@@ -111,7 +110,7 @@ class HPG(PolicyGradient):
             return state, metrics
 
         # The critic learns the value of hindsight goals, too.
-        log_step = log_steps(log_pi, batch.log_prob, result.alive)
+        log_step = self.log_step_ratios(log_pi, batch, result)
         _, target = advantages(log_step, result, value, config.gamma, 1.0)
         learnt = (weight * free).ravel()
         rows, learnt = chosen_rows(

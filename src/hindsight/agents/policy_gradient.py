@@ -13,8 +13,8 @@ import optax
 from hindsight.acting import LOG_2PI, Actor, ActorShape, Head, gaussian_log_prob
 from hindsight.agents.agent import Agent, Metrics
 from hindsight.agents.config import OnPolicyAgentConfig
-from hindsight.agents.goal_batch import GoalBatch
-from hindsight.agents.hindsight_weights import Estimator, baseline_is_unbiased
+from hindsight.agents.goal_batch import GoalBatch, Outcome
+from hindsight.agents.hindsight_weights import Estimator, baseline_is_unbiased, log_steps
 from hindsight.agents.losses import adam_step
 from hindsight.collect import Act
 from hindsight.networks import MLP, Params
@@ -184,6 +184,14 @@ class PolicyGradient(StochasticPolicy):
 
     def init_critic(self, key: Tensor) -> Params:
         return self._critic.init(key, jnp.zeros((1, self.num_inputs + 1)))
+
+    def log_step_ratios(self, log_pi: Tensor, batch: GoalBatch, result: Outcome) -> Tensor:
+        """log pi(a_t|s_t,g) / pi(a_t|s_t,g') of each step [G, N, T]. Without hindsight 0: the goals
+        are the same, and that probabilities were recorded with the normaliser of then is no reason
+        for a ratio."""
+        if not self.config.hindsight:
+            return jnp.zeros_like(log_pi)
+        return log_steps(log_pi, batch.log_prob, result.alive)
 
     def update(self, state: State, batch: GoalBatch, key: Tensor) -> tuple[State, Metrics]:
         """A new state and metrics, after learning from episodes under goals. To be jitted by the

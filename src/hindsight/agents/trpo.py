@@ -37,7 +37,7 @@ class TRPOConfig(ActorCriticConfig):
     conjugate_steps: Count = 10
     damping: NotNegative = 0.1
     backtracks: Count = 10
-    """Halvings of the step that the line search may try."""
+    """Steps that the line search may try: the whole one, its half, its quarter and so on."""
 
     def unread(self) -> dict[str, str]:
         return super().unread() | {"learning_rate": "as trpo steps as far as agent.max_kl allows"}

@@ -14,6 +14,7 @@ from hindsight.commands.runs import Watch
 from hindsight.commands.train import Train
 from hindsight.errors import HindsightError
 from hindsight.options import refuse_unknown, take_env_kwargs
+from hindsight.presets import VARIANTS
 
 GOALS = {
     "hindsight/BitFlip": "flip bits to a pattern",
@@ -40,8 +41,6 @@ GOALS = {
 }
 """What is to be done, by how an env's id begins."""
 DISCRETE = tuple(f"hindsight/{name}" for name in ("BitFlip", "EmptyRoom", "FourRooms", "PixelRoom"))
-VARIANTS = ("Dense", "Diverse", "Full", "Rotate", "Touch")
-"""Of envs that are listed without these words."""
 PANDA = ("Reach", "Push", "Slide", "PickAndPlace", "Stack")
 OTHERS = {"highway_env": ("parking-v0",), "panda_gym": tuple(f"Panda{x}-v3" for x in PANDA)}
 """Envs of modules that take long to import, and talk."""

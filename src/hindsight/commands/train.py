@@ -16,7 +16,7 @@ from hindsight.commands.on_ray import CollectorOptions, RayOption, on_ray
 from hindsight.errors import HindsightError
 from hindsight.integrations import LoggerName
 from hindsight.options import parse, refuse_unknown, setting_of, take_env_kwargs
-from hindsight.presets import Task, default_method, reaches
+from hindsight.presets import VARIANTS, Task, default_method, reaches
 from hindsight.training.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def read(
         collecting, more = parse(CollectorOptions, more, prog, collecting)
     more, env_kwargs = take_env_kwargs(more)
     base = read_config(options.config.resolve()) if options.config else None
+    if base is not None:
+        api.refuse_preset(options.preset, options.config)
     given_env = (
         "" if options.env == "[]" else options.env
     )  # as tyro reads no env before an option it does not know
@@ -240,6 +242,8 @@ def what_presets_reach(arguments: Sequence[str]) -> str:
     """For the help of an env: what its default preset reaches, measured."""
     if any(token.startswith(("--method", "--preset", "--config")) for token in arguments):
         return ""
+    if any(variant in token for token in arguments for variant in VARIANTS):
+        return ""  # measured was the task that it is one of
     for env in arguments:
         for discrete in (False, True):
             task = Task(env, discrete=discrete)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hindsight.agents.agent import OffPolicyAgent
     from hindsight.config import OffPolicyConfig
     from hindsight.replay.batch import NewPairs
+    from hindsight.replay.replay import Seen
     from hindsight.training.initial_priorities import InitialPriorities
     from hindsight.training.relay import Relay
 
@@ -87,7 +88,7 @@ class Published(NamedTuple):
     progress: float
     learner: Any  # what TD errors are computed with; None if nobody asks for them
     predictor: Any
-    ends: tuple[bool, bool]
+    seen: Seen
 
 
 class Answer(NamedTuple):
@@ -162,7 +163,7 @@ class CollectorActor:
         replay = make_replay(relay.spec, room, config.priority)
         if replay.pairs is None or replay.pairs.borrowed:
             return None
-        replay.ends, replay.ends_on_success = published.ends
+        replay.seen = published.seen
         replay.scale_rewards(agent.reward_scale)
         pairs = replay.store(episodes, published.progress, rng)
         priorities.state = published.predictor

@@ -90,7 +90,7 @@ class AsynchronousRollouts(Rollouts):
             progress,
             needed,
             to_numpy(self.priorities.state),
-            (self.replay.ends, self.replay.ends_on_success),
+            self.replay.seen,
         )
         self._published = self.collectors.ray.put(published)
 

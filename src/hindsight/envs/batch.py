@@ -234,15 +234,16 @@ def make_batch(
         env = robot(made)
         if env is not None:
             return ThreadedEnvs(env, num_envs, spec.horizon, workers)
+        arrays = in_arrays(made, num_envs, spec.horizon) if simulator == "auto" else None
         made.close()
         if simulator == "threads":
             raise HindsightError(
                 f"{spec.id} cannot be simulated on threads, only Fetch and Hand can: use processes"
             )
-    if simulator in ("auto", "inline"):
-        arrays = in_arrays(make_env(), num_envs, spec.horizon)
-        if arrays is not None:
-            return arrays
+    else:
+        arrays = in_arrays(make_env(), num_envs, spec.horizon) if simulator == "inline" else None
+    if arrays is not None:
+        return arrays
     slow = spec.step_seconds > SLOW_STEP_SECONDS and num_envs > 1
     if simulator == "processes" or (simulator == "auto" and slow):
         from hindsight.envs.processes import WorkerEnvs

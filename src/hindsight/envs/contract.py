@@ -74,7 +74,6 @@ class GoalEnvSpec:
     actions: Actions
     horizon: int
     success_reward: float | None  # of a sparse, two-valued reward; None for any other
-    reward_bounds: tuple[float, float] | None  # the same, including 0
     step_seconds: float = field(compare=False)
     goal_reward: Callable[[Array, Array], Floats] = field(compare=False)
     goal_terminated: Callable[[Array, Array], Bools] | None = field(compare=False)
@@ -177,7 +176,6 @@ def describe(
         actions=actions,
         horizon=horizon,
         success_reward=float(values[-1]) if sparse else None,
-        reward_bounds=(min(float(values[0]), 0.0), max(float(values[-1]), 0.0)) if sparse else None,
         step_seconds=step_seconds,
         goal_reward=goal_reward,
         goal_terminated=_goal_terminated(compute_terminated, achieved, desired, name),

@@ -93,6 +93,9 @@ class PriorityConfig:
             refuse_changes(self, ("pairs_per_rank",), "priority.", why)
         if self.fresh == 1:
             refuse_changes(self, ("chosen_by",), "priority.", "while priority.fresh is 1")
+        else:
+            why = "where fresh TD errors choose among candidates"
+            refuse_changes(self, ("pairs_per_rank",), "priority.", why)
 
     @property
     def exponent(self) -> float:

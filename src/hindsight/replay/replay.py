@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -98,6 +98,11 @@ def check_replay(replay: ReplayConfig, priority: PriorityConfig) -> None:
             "replay.moved_share is for uniform replay: set it to 0 and use replay.moved_power",
         ),
         (
+            replay.moved_power > 0 and replay.moved_threshold == 0,
+            "replay.moved_power needs a replay.moved_threshold above 0: episodes in which nothing "
+            "moved would have no weight at all",
+        ),
+        (
             priority.queues == "two_queues" and not stored,
             "two queues need goals chosen when stored: set replay.goals_chosen to stored, too",
         ),
@@ -129,6 +134,18 @@ def failure_rewards(episodes: Episodes, spec: GoalEnvSpec) -> Floats:
     return found
 
 
+class Seen(NamedTuple):
+    """What episodes have told of the env."""
+
+    ends: bool
+    """Before their time."""
+    ends_on_success: bool
+    reached_from: float
+    """Of a dense reward: the smallest with which a goal was reached."""
+    missed_until: float
+    """And the largest without."""
+
+
 class HindsightReplay:
     """Stores whole episodes and replays their transitions, most of them with goals that were
     achieved instead."""
@@ -155,9 +172,8 @@ class HindsightReplay:
         self.config = config or ReplayConfig()
         self.priority = priority or PriorityConfig()
         self.stored_goals = self.config.goals_chosen == "stored"
-        self.ends = self.ends_on_success = (
-            False  # whether any episode has ended before its time, and on success
-        )
+        # Whether any episode has ended before its time, and on success
+        self.ends = self.ends_on_success = False
         # Of episodes that failed [slots]: what the env gave for it, besides the reward of the goal
         self.failure_reward = np.zeros(storage.slots, np.float32)
         # Of a dense reward: the smallest with which a goal was reached, and the largest without
@@ -168,6 +184,14 @@ class HindsightReplay:
     @property
     def prioritised(self) -> bool:
         return self.priorities is not None and self.priorities.prioritised
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.ends, self.ends_on_success, self.reached_from, self.missed_until)
+
+    @seen.setter
+    def seen(self, seen: Seen) -> None:
+        self.ends, self.ends_on_success, self.reached_from, self.missed_until = seen
 
     @property
     def ends_at_goal(self) -> bool:
@@ -372,7 +396,7 @@ class HindsightReplay:
         if self.spec.goal_terminated is not None:
             at_goal = self.spec.goal_terminated(achieved, goal)
         elif self.ends_on_success:
-            at_goal = self._reached(achieved, goal)
+            at_goal = self._reached(achieved, goal) & self.storage.of_last_stage(slot)
         else:
             at_goal = np.zeros_like(happened)
         return np.where(own, happened, at_goal | failed)

@@ -10,7 +10,7 @@ from hindsight.episodes import Episodes
 from hindsight.errors import HindsightError
 from hindsight.goals import BORROWED, DESIRED, another_episode
 from hindsight.saving.tree import State, all_between, between, fitting
-from hindsight.types import Array, Ints
+from hindsight.types import Array, Bools, Ints
 
 
 def slot_count(spec: GoalEnvSpec, buffer_size: int) -> int:
@@ -76,6 +76,12 @@ class Storage:
     def another(self, slots: Ints, rng: np.random.Generator) -> Ints:
         """For each slot, that of another episode, of the same stage."""
         return another_episode(slots, self.size, rng, len(self.stage_weights))
+
+    def of_last_stage(self, slots: Ints) -> Bools:
+        """Which episodes pursue the task's own goal: all, without relay goals."""
+        stages = len(self.stage_weights)
+        last: Bools = slots % stages == stages - 1
+        return last
 
     def stage_weight(self, slots: Ints) -> Array | None:
         """How often the episodes in these slots are replayed, by their stages; None if all are

@@ -33,7 +33,9 @@ class InJax:
         self.config = config
         self.horizon = spec.horizon
         self.agent = make_on_policy_agent(config.agent, spec)
-        self.scale = fixed_scale(env, spec)
+        self.scale = (
+            fixed_scale(env, spec) if config.agent.normalize else self.agent.shapes.no_scale()
+        )
         start, self.key, eval_key = jax.random.split(jax.random.key(config.seed), 3)
         self.learn = learning(self.agent, env, self.scale, self.horizon, config.episodes_per_cycle)
         self.reporter = Reporter(config, spec, self._score)

@@ -62,8 +62,8 @@ def reopen(path: Path, steps: int = 0, mirror: Mirror | None = None) -> Iterator
         checkpoint = _newest(path)
         config = read_config(path / CONFIG if checkpoint is None else checkpoint.config)
         found = Reopened(Run(path, replace(config, steps=config.steps + steps)), lock, checkpoint)
-        if found.is_done and _has_finished(found.run):
-            taken = found.checkpoint.step if found.checkpoint else 0
+        taken = 0 if checkpoint is None else checkpoint.step
+        if _finished_at(found.run) == taken and (found.is_done or not steps):
             raise HindsightError(
                 f"{path} is finished, with {taken} steps: say how many more, by --steps or steps="
             )
@@ -115,8 +115,11 @@ def _newest(path: Path) -> Checkpoint | None:
     return checkpoint
 
 
-def _has_finished(run: Run) -> bool:
+def _finished_at(run: Run) -> int | None:
+    """The step at which it was finished, which is before its last one if it was good enough; None
+    if it was not."""
     try:
-        return run.summary.get("status") == "finished"
+        summary = run.summary
     except HindsightError:
-        return False
+        return None
+    return summary.get("steps") if summary.get("status") == "finished" else None

@@ -11,7 +11,13 @@ from hindsight.agents.config import OffPolicyAgentConfig
 from hindsight.config import OffPolicyConfig, TrainConfig
 from hindsight.errors import HindsightError
 from hindsight.lab.reproduce import rows
-from hindsight.lab.reproduce.configs import config_of, is_installed, last_step, spec_of
+from hindsight.lab.reproduce.configs import (
+    config_of,
+    horizon,
+    is_installed,
+    last_step,
+    spec_of,
+)
 from hindsight.lab.reproduce.experiment import Entry, Measurement, Training
 from hindsight.lab.reproduce.folder import Folder
 from hindsight.lab.reproduce.seed_run import SeedRun
@@ -123,15 +129,15 @@ def cost(folder: Folder, entry: Entry, seed: int) -> tuple[float, bool]:
 
 def estimated_minutes(config: TrainConfig, entry: Training) -> float:
     """From the number of steps and updates."""
-    horizon = spec_of(entry).horizon
+    longest = horizon(config, spec_of(entry))
     robot = not entry.env.startswith("hindsight/")
-    cycles = max(config.steps // (config.episodes_per_cycle * horizon), 1)
-    evaluated = cycles // config.eval_every * config.eval_episodes * horizon
+    cycles = max(config.steps // (config.episodes_per_cycle * longest), 1)
+    evaluated = cycles // config.eval_every * config.eval_episodes * longest
     simulated = _PER_ROBOT_STEP if robot else _PER_JAX_STEP / 10
     seconds = _START + evaluated * simulated
     if not isinstance(config, OffPolicyConfig):
         return (seconds + config.steps * (simulated + _PER_JAX_STEP)) / 60
-    updates = cycles * config.updates_of_cycle(horizon)
+    updates = cycles * config.updates_of_cycle(longest)
     learning = updates * (_PER_UPDATE + config.batch_size * _per_replayed(config.agent))
     learning *= _PRIORITISED if config.priority.sampling != "uniform" else 1
     collecting = config.steps * simulated

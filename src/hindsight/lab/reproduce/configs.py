@@ -45,7 +45,12 @@ def config_of(training: Training, seed: int, trial_steps: int | None = None) -> 
     config = api.default_config(training.method, spec, training.preset)
     config = replace(config, env=training.env, env_kwargs=dict(training.env_kwargs))
     config = with_settings(config, {**training.settings, "seed": seed})
-    return config if trial_steps is None else _trial(config, trial_steps, spec.horizon)
+    return config if trial_steps is None else _trial(config, trial_steps, horizon(config, spec))
+
+
+def horizon(config: TrainConfig, spec: GoalEnvSpec) -> int:
+    """The longest episode: the env's time limit, unless the settings have another."""
+    return config.max_episode_steps or spec.horizon
 
 
 def _trial(config: TrainConfig, steps: int, horizon: int) -> TrainConfig:
@@ -99,7 +104,8 @@ def command(entry: Training | Measurement, seed: int) -> str:
         if isinstance(value, bool):
             words += [f"--{group}{dot}{leaf if value else 'no-' + leaf}"]
         else:
-            text = f"{value:g}" if isinstance(value, float) else str(value)
+            numbers = value if isinstance(value, tuple) else (value,)
+            text = " ".join(f"{x:.12g}" if isinstance(x, float) else str(x) for x in numbers)
             words += [f"--{group}{dot}{leaf}", f"'{text}'" if "(" in text else text]
     if entry.collectors is not None:
         words += ["--ray", "--collectors", str(entry.collectors), "--asynchronous"]

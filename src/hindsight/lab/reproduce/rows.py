@@ -14,7 +14,7 @@ import numpy as np
 from hindsight import api
 from hindsight.config import TrainConfig, from_json
 from hindsight.errors import HindsightError
-from hindsight.lab.reproduce.configs import command, last_step, spec_of
+from hindsight.lab.reproduce.configs import command, horizon, last_step, spec_of
 from hindsight.lab.reproduce.experiment import Entry, Training
 from hindsight.saving.files import read_json, write_aside
 from hindsight.settings import plain
@@ -48,10 +48,10 @@ def row_of(
         "mean_return": result.mean_return,
     }
     if entry.best_score is not None:
-        horizon = spec_of(entry).horizon
-        final |= {"score": result.mean_return + horizon, "best_score": entry.best_score}
+        longest = horizon(run.config, spec_of(entry))
+        final |= {"score": result.mean_return + longest, "best_score": entry.best_score}
         metrics = [
-            r | {"eval/score": r["eval/mean_return"] + horizon} if "eval/mean_return" in r else r
+            r | {"eval/score": r["eval/mean_return"] + longest} if "eval/mean_return" in r else r
             for r in metrics
         ]
     summary = run.summary if (run.path / "summary.json").is_file() else {}
