@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+import hindsight
 from conftest import LineEnv
 from hindsight.agents.a2c import A3CConfig
 from hindsight.config import OnPolicyConfig
 from hindsight.envs.contract import inspect
+from hindsight.episodes import Episodes
 from hindsight.settings import with_settings
 from hindsight.training.asynchronous import Asynchronous, Snapshot
 from hindsight.training.loops import make_loop
+from hindsight.training.rollouts import Rollouts
 
 SMALL: dict[str, Any] = {
     "num_envs": 4,
@@ -61,3 +65,17 @@ def test_many_steps_of_two_workers_are_averaged(settings: dict[str, Any], share:
         jax.tree.map(
             lambda a, b, by=by: np.testing.assert_allclose(by * a, b, atol=1e-6), whole, part
         )
+
+
+def test_dropped_episodes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Rollouts.play
+
+    def one_less(self: Rollouts, cycle: int, actor: Any, progress: float) -> Episodes:
+        return played(self, cycle, actor, progress).select(np.arange(3))
+
+    monkeypatch.setattr(Rollouts, "play", one_less)
+    run = hindsight.train(
+        LineEnv, method="a3c", steps=150, run_dir=tmp_path / "run", quiet=True, **SMALL
+    )
+    dropped = [row["train/dropped"] for row in run.metrics]
+    assert dropped == [1.0 + i for i in range(len(dropped))]

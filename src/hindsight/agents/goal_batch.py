@@ -216,7 +216,7 @@ def choose_goals(
     spread: bool = False,
 ) -> tuple[Array, Bools, float]:
     """Of the different goals that the episodes achieved in the steps [N, T] that `may` be chosen,
-    `count` drawn uniformly (all of them if 0), or `spread` out.
+    `count` drawn uniformly (all of them if 0, in a power of two of places), or `spread` out.
 
     With a `box` only those inside the bounding box of the desired goals, or so near that the env
     takes them for a point of it (a box may be flat: goals on a table). Returns goals [count,
@@ -231,7 +231,7 @@ def choose_goals(
         desired = episodes.desired_goal
         allowed &= box.reached(goals, goals.clip(desired.min(axis=0), desired.max(axis=0)))
     kept = goals[allowed] if allowed.any() else goals[:1]
-    count = count or len(kept)
+    count = count or 1 << (len(kept) - 1).bit_length()  # few sizes: each is compiled anew
     chosen = farthest(kept, count, rng) if spread else rng.permutation(len(kept))[:count]
     used = (np.arange(count) < len(chosen)) & allowed.any()
     return (

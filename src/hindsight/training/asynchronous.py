@@ -74,10 +74,12 @@ class Snapshot:
     clock: Clock
     cycle: int = 0
     step: int = 0
+    dropped: int = 0
+    """Episodes that the simulation could not end."""
 
     def export_state(self) -> State:
         return {
-            "counts": {"cycle": self.cycle, "step": self.step},
+            "counts": {"cycle": self.cycle, "step": self.step, "dropped": self.dropped},
             "learner": export_pytree(self.learner),
             "workers": {str(i): worker.export_state() for i, worker in enumerate(self.workers)},
             "normalizer": self.normalizer,
@@ -86,8 +88,8 @@ class Snapshot:
 
     def restore_state(self, state: State) -> None:
         counts = state["counts"]
-        self.cycle, self.step = (
-            between(counts[name], name, 0, 2**62) for name in ("cycle", "step")
+        self.cycle, self.step, self.dropped = (
+            between(counts[name], name, 0, 2**62) for name in ("cycle", "step", "dropped")
         )
         self.learner = restored(self.learner, state["learner"])
         if set(state["workers"]) != {str(i) for i in range(len(self.workers))}:
@@ -104,7 +106,7 @@ class HandedIn(NamedTuple):
 
     metrics: dict[str, float]
     actor: Actor
-    now: Snapshot
+    state: Snapshot
 
 
 @dataclass
@@ -117,15 +119,15 @@ class Shared:
     clock: Clock
     number: int = 0
     step: int = 0
+    dropped: int = 0
     stop: bool = False
     turns: threading.Condition = field(default_factory=threading.Condition)
     results: queue.Queue[HandedIn | BaseException] = field(default_factory=queue.Queue)
 
     def snapshot(self) -> Snapshot:
-        normalizer = self.normalizer.export_state()
-        return Snapshot(
-            self.learner, tuple(self.workers), normalizer, self.clock, self.number, self.step
-        )
+        workers, normalizer = tuple(self.workers), self.normalizer.export_state()
+        counts = self.number, self.step, self.dropped
+        return Snapshot(self.learner, workers, normalizer, self.clock, *counts)
 
 
 class Asynchronous:
@@ -154,9 +156,10 @@ class Asynchronous:
 
     def train(self) -> Generator[Progress]:
         """Train on from the state as it is, yielding after every batch that is handed in."""
-        now, normalizer = self.state, Normalizer.of(self.relay.spec, self.config.agent)
-        normalizer.restore_state(now.normalizer)
-        shared = Shared(now.learner, normalizer, list(now.workers), now.clock, now.cycle, now.step)
+        state, normalizer = self.state, Normalizer.of(self.relay.spec, self.config.agent)
+        normalizer.restore_state(state.normalizer)
+        counts = state.cycle, state.step, state.dropped
+        shared = Shared(state.learner, normalizer, list(state.workers), state.clock, *counts)
 
         def guarded(worker: int, envs: EnvBatch) -> None:
             try:
@@ -176,9 +179,11 @@ class Asynchronous:
                 found = shared.results.get()
                 if isinstance(found, BaseException):
                     raise found
-                check_losses(found.metrics, found.now.step)
-                now.clock.lap("train")
-                progress = self.reporter.report(found.now, found.actor, found.metrics, now.clock)
+                check_losses(found.metrics, found.state.step)
+                state.clock.lap("train")
+                progress = self.reporter.report(
+                    found.state, found.actor, found.metrics, state.clock
+                )
                 done = progress.done
                 yield progress
         finally:
@@ -229,6 +234,7 @@ class Asynchronous:
                 shared.learner = shared.learner._replace(policy=policy, critic=critic, scale=scale)
                 shared.number += 1
                 shared.step += episodes.transitions
+                shared.dropped += config.episodes_per_cycle - len(episodes)
                 # Each keeps its own moments of Adam.
                 local = learned._replace(policy=policy, critic=critic, scale=scale)
                 progress = shared.step / config.steps
@@ -236,6 +242,7 @@ class Asynchronous:
                 shared.workers[worker] = WorkerState(local, progress, number, relabel.ends)
                 actor = self.relay.last_stage(agent.actor(shared.learner))
                 metrics |= collected(episodes) | self.relay.metrics(episodes)
+                metrics["train/dropped"] = float(shared.dropped)
                 shared.results.put(HandedIn(metrics, actor, shared.snapshot()))
                 shared.turns.notify_all()
 
