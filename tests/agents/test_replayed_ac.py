@@ -188,7 +188,7 @@ def test_a_policy_learns_what_the_critic_says() -> None:
     assert np.corrcoef(np.clip(drawn[:, 0], -1, 1), advantage)[0, 1] > 0.9
 
     before = distribution[:, 0].mean()
-    moved, metrics = jax.jit(ours.after_updates)(state, few, jax.random.key(2))
+    moved, metrics = ours.after_updates(state, [few], jax.random.key(2))
     assert float(ours.distribution(moved.policy, inputs)[:, 0].mean()) > float(before) + 1e-3
     jax.tree.map(
         np.testing.assert_array_equal, moved.critic, state.critic
@@ -207,7 +207,7 @@ def test_minibatches_without_rows_are_refused() -> None:
     ours = new_agent(True, rows=0, minibatches=19)  # of all 18 rows that are replayed
     batches = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), transitions(True))
     with pytest.raises(HindsightError, match="minibatches 19 are more than the 18 rows"):
-        ours.after_updates(started(ours), batches, KEY)
+        ours.after_updates(started(ours), [batches], KEY)
 
 
 @pytest.mark.parametrize("discrete", [True, False])
@@ -222,11 +222,26 @@ def test_learning_is_updates_of_the_critic_then_of_the_policy(discrete: bool) ->
         state, each, _ = ours.update(state, one, KEY)
         errors.append(each.error)
     np.testing.assert_allclose(td.error, np.stack(errors), rtol=1e-4, atol=1e-6)
-    expected, _ = jax.jit(ours.after_updates)(state, batches, KEY)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), learnt, expected
-    )
-    assert set(metrics) >= {"critic_loss", "q_mean", "value", "entropy", "closeness", "kl"}
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), learnt, state)
+    improved, more = ours.after_updates(state, [batches], KEY)
+    assert any(np.any(a != b) for a, b in pairs_of(improved.policy, state.policy))
+    assert set(metrics | more) >= {"critic_loss", "q_mean", "value", "entropy", "closeness", "kl"}
+
+
+@pytest.mark.parametrize("rows", [0, 6, 40])
+def test_the_policy_learns_once_a_cycle_however_it_was_drawn(rows: int) -> None:
+    """It learnt after every draw, and one episode that ended early made 20 draws of a cycle."""
+    ours = new_agent(True, rows=rows, minibatches=2)
+    one = transitions(True)._replace(beta=0.0, actor_beta=0.0)
+    whole = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), one)
+    parts = [jax.tree.map(lambda x, i=i: x[i : i + 1], whole) for i in range(3)]
+    state = started(ours)
+    at_once, in_parts = (ours.after_updates(state, draws, KEY)[0] for draws in ([whole], parts))
+    assert all(np.array_equal(a, b) for a, b in pairs_of(at_once.policy, in_parts.policy))
+
+
+def pairs_of(one: Any, other: Any) -> list[tuple[Any, Any]]:
+    return list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
 def test_what_does_not_go_with_it_is_named() -> None:

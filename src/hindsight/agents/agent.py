@@ -10,6 +10,7 @@ numbers, and `rates`, settings that follow a schedule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -138,10 +139,11 @@ class OffPolicyAgent(Agent):
 
         keys = jax.random.split(key, len(batches.reward))
         state, (td, metrics) = jax.lax.scan(step, state._replace(**none), (batches, keys))
-        state, more = self.after_updates(state._replace(**fixed), batches, key)
-        return state, td, jax.tree.map(jnp.mean, metrics) | more
+        return state._replace(**fixed), td, jax.tree.map(jnp.mean, metrics)
 
-    def after_updates(self, state: Any, batches: Batch, key: Tensor) -> tuple[Any, Metrics]:
-        """What is learnt from all batches [U, B, ...] together, after the updates: nothing, as a
-        rule."""
+    def after_updates(
+        self, state: Any, batches: Sequence[Batch], key: Tensor
+    ) -> tuple[Any, Metrics]:
+        """What is learnt from all batches of a cycle [U, B, ...] together, after the updates:
+        nothing, as a rule."""
         return state, {}

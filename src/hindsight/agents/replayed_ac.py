@@ -14,7 +14,9 @@ another goal made of them. Its steps are clipped as PPO's are, but nothing about
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -153,12 +155,25 @@ class ReplayedAC(OffPolicyAgent, ActionCritic):
 
     # ---------------------------------------------------------------------------------- the policy
 
-    def after_updates(self, state: State, batches: Batch, key: Tensor) -> tuple[State, Metrics]:
-        """PPO's clipped steps, in replayed states."""
+    def after_updates(
+        self, state: State, batches: Sequence[Batch], key: Tensor
+    ) -> tuple[State, Metrics]:
+        """PPO's clipped steps, in `rows` states that were replayed in this cycle: evenly spaced, as
+        a batch has alternate goals first. Some count twice if there are fewer."""
+        observation, goal = (
+            np.concatenate([np.reshape(part, (-1, part.shape[-1])) for part in parts])
+            for parts in zip(*((b.observation, b.goal) for b in batches), strict=True)
+        )
+        at = np.linspace(0, len(goal) - 1, self.config.rows or len(goal)).round().astype(np.int64)
+        improved: tuple[State, Metrics] = self._improve(state, observation[at], goal[at], key)
+        return improved
+
+    @partial(jax.jit, static_argnums=0)
+    def _improve(
+        self, state: State, observation: Tensor, goal: Tensor, key: Tensor
+    ) -> tuple[State, Metrics]:
         config = self.config
         draw, order = jax.random.split(key)
-        flat = (part.reshape(-1, part.shape[-1]) for part in (batches.observation, batches.goal))
-        observation, goal = (part[: config.rows or None] for part in flat)
         inputs = self.inputs(state.scale, observation, goal)
         alike = jnp.ones(len(inputs))
         rows, value = self.rows_by_action_values(state.policy, state.critic, inputs, alike, draw)

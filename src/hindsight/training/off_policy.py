@@ -21,6 +21,7 @@ from hindsight.config import OffPolicyConfig
 from hindsight.episodes import Episodes
 from hindsight.networks import average
 from hindsight.normalizer import Normalizer
+from hindsight.replay.batch import Batch
 from hindsight.replay.replay import HindsightReplay
 from hindsight.training.guard import check_episodes, check_losses, check_parameters
 from hindsight.training.initial_priorities import InitialPriorities
@@ -33,6 +34,8 @@ from hindsight.training.state import LoopState, Tree
 
 UPDATES = 0x5EED
 """Sets the random keys of updates apart from that of the first parameters."""
+AFTER = 2**31 - 1
+"""And those of what follows the updates of a cycle, from those of its draws."""
 PIECES = 16
 """Into how many draws the updates of a cycle are divided, if episodes end early."""
 
@@ -116,7 +119,7 @@ class OffPolicy:
                 replay.push(pairs, new_td)
             clock.lap("replay")
 
-            means = Means()
+            means, batches = Means(), list[Batch]()
             for draw, updates in enumerate(self._draws(config.updates(state.step, before))):
                 # "Sample batch number of transitions"
                 sample = replay.sample(updates, config.batch_size, progress, rng)
@@ -127,14 +130,19 @@ class OffPolicy:
                 key = jax.random.fold_in(jax.random.fold_in(keys, state.cycle), draw)
                 state.learner, td, learned = agent.learn(state.learner, sample.batch, key)
                 means.add(learned, "learn/", updates)
+                batches.append(sample.batch)
                 check_losses(means.values(), state.step, sample.batch._asdict() | td._asdict())
                 clock.lap("learn")
                 self.initial_priorities.fit_predictor(state.learner, sample, td)
                 # Not in Algorithm 2, but in prioritised replay: what was replayed is pushed again.
                 replay.push(sample.pairs, td, sample.sampled_at)
                 clock.lap("replay")
-            if means.values():  # a short cycle may have no updates
+            if batches:  # a short cycle may have no updates
+                key = jax.random.fold_in(jax.random.fold_in(keys, state.cycle), AFTER)
+                state.learner, learned = agent.after_updates(state.learner, batches, key)
+                means.add(learned, "learn/")
                 check_parameters(state.learner, state.step, sample.batch)
+                clock.lap("learn")
 
             # Evaluate without exploration.
             actor = agent.actor(state.learner)
