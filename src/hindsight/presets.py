@@ -35,7 +35,8 @@ VARIANTS = ("Dense", "Diverse", "Full", "Rotate", "Touch")
 """In the ids of tasks that are another task with something changed."""
 PUSHED = (*OBJECTS, "hindsight/PointPush")
 BY_SAC = ("AntMaze", "FetchSlide")
-"""What SAC learns better than DDPG. FetchSlide: 0.84 on seed 10 (docs/notes/fetch.md)."""
+"""What SAC seems to learn better than DDPG: FetchSlide 0.84 instead of 0.60 to 0.68. Chosen on seed
+10 (docs/notes/fetch.md)."""
 UPDATES = ("updates_per_step", "gradient_steps")
 """Of these, the last row counts that has one."""
 
@@ -380,12 +381,19 @@ TABLE: tuple[Row, ...] = (
         presets=("default",),
         reaches="success 0.60-0.68 in 29 minutes, float32 (3 seeds)",
     ),
+    Row(
+        ("sac",),
+        {},
+        envs=("FetchSlide",),
+        presets=("default",),
+        reaches="success 0.86 in less than 46 minutes (1 seed)",
+    ),
     # To lift the box, the gripper has to stay shut while it rises.
     Row(
         OFF_POLICY,
         {"agent.random_hold": 3.0},
         envs=("FetchPickAndPlace",),
-        reaches="success 0.86-0.97 when stopped at 1,000,000 steps (3 seeds)",
+        reaches="success 0.95 in less than 35 minutes (1 seed)",
     ),
     # Chosen on seed 10, in bfloat16 (`hindsight reproduce choices`).
     Row(("sac", "tqc"), {"steps": 300_000}, envs=("FetchPush",), presets=("default",)),
