@@ -26,6 +26,7 @@ ONE = {
     "table": "reach-single-4-512-paper",
     "push": "selected",
     "half_hour": "slide",
+    "hand": "reach",
     "cheaper": "push-relay",
     "ablation": "met",
     "ablation_bits": "unprioritised",
