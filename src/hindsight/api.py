@@ -72,8 +72,8 @@ def train(
     """Train on a goal env and return the run.
 
     `env` is a Gymnasium id, a function that makes an env, or an env object (then one episode is
-    played at a time). `method` is ddpg by default, dqn for discrete actions, and sac for FetchSlide,
-    AntMaze and most dense rewards; docs/algorithms.md lists the others.
+    played at a time). `method` is ddpg by default, dqn for discrete actions, and sac for
+    FetchSlide, AntMaze and most dense rewards; docs/algorithms.md lists the others.
     Settings not given are those of `config`, or of the env's `preset` (default, her, hper,
     hper-single, relay, baselines, paper, paper-normalized; `baselines:16` has 16 workers). Any
     other setting of `OffPolicyConfig` or `OnPolicyConfig` can be given, too, and those of a group
