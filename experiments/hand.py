@@ -1,5 +1,6 @@
 """What about an hour on two cores gives with the Shadow Hand, its sparse rewards, SAC and its
-default settings. HandReach needs less: seed 10 was at its best after 160,000 steps (`choices`)."""
+default settings. HandReach has 300,000 steps: evaluations of 20 episodes had 0.7 from 160,000 to
+900,000 steps (seed 10, `choices`)."""
 
 from hindsight.lab.reproduce.experiment import Experiment, Training
 
