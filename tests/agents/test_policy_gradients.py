@@ -112,17 +112,13 @@ def test_conjugate_gradient_and_line_search() -> None:
     assert [float(x) for x in line_search(lambda size: size < 0, 4)] == [0.0, 4]
 
 
-def assert_same_step(one: Any, other: Any) -> None:
-    """Of parameters after one step of 0.001 by two programs, which XLA may let round otherwise."""
-    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-8)
-
-
 def test_a_critic_may_have_a_lambda_of_its_own() -> None:
-    same, its_own, both = (
-        batch_of("a2c", True, gae_lambda=policy, critic_lambda=critic)[1]
-        for policy, critic in ((0.0, None), (0.0, 1.0), (1.0, None))
-    )
-    jax.tree.map(assert_same_step, same.policy, its_own.policy)
+    with jax.disable_jit():  # compiled as a whole, each would round in its own way
+        same, its_own, both = (
+            batch_of("a2c", True, gae_lambda=policy, critic_lambda=critic)[1]
+            for policy, critic in ((0.0, None), (0.0, 1.0), (1.0, None))
+        )
+    jax.tree.map(np.testing.assert_array_equal, same.policy, its_own.policy)
     differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), same.critic, its_own.critic)
     assert max(jax.tree.leaves(differs)) > 1e-5
     differs = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), same.policy, both.policy)
@@ -233,8 +229,11 @@ def test_every_critic_takes_as_many_steps_as_it_is_told(
     method: str, settings: dict[str, Any]
 ) -> None:
     """PPO used to ignore `critic_updates`."""
-    few, many = (batch_of(method, True, critic_updates=count, **settings)[1] for count in (1, 4))
-    jax.tree.map(assert_same_step, few.policy, many.policy)
+    with jax.disable_jit():  # compiled as a whole, each would round in its own way
+        few, many = (
+            batch_of(method, True, critic_updates=count, **settings)[1] for count in (1, 4)
+        )
+    jax.tree.map(np.testing.assert_array_equal, few.policy, many.policy)
     assert int(few.critic_optimizer.count) == 1
     assert int(many.critic_optimizer.count) == 4
 
