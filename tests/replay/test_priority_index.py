@@ -140,7 +140,8 @@ def test_sums_stay_exact_after_many_updates() -> None:
     assert (fresh._tree == tree._tree).all()
 
 
-def test_exact_order_through_splits_packing_and_returns() -> None:
+@pytest.mark.parametrize("ties", [False, True])
+def test_exact_order_through_splits_packing_and_returns(ties: bool) -> None:
     rng = np.random.default_rng(0)
     n = 6000
     index = RankOrder(n)
@@ -150,12 +151,15 @@ def test_exact_order_through_splits_packing_and_returns() -> None:
         values = (rng.random(len(ids)) + (round_ if round_ % 2 else -round_ + 100)).astype(
             np.float32
         )
+        values = np.ceil(values) if ties else values
         index.set(ids, values)
         priorities[ids] = values
     stored = np.flatnonzero(priorities)
     expected = stored[np.lexsort((stored, -priorities[stored]))]
     assert (index.rank(expected) == np.arange(len(expected))).all()
-    assert (rank_order._at(index._blocks, np.arange(len(expected))) == expected).all()
+    assert (
+        rank_order._at(index._blocks, index._block_ends(), np.arange(len(expected))) == expected
+    ).all()
     index.remove(expected[::2])
     assert (index.rank(expected[1::2]) == np.arange(len(expected) // 2)).all()
 
