@@ -179,21 +179,24 @@ class RankOrder:
 
 
 @compiled
+def _first_above(sums: Array, target: float, low: int, n: int) -> int:
+    """The place of the first of the n rising sums from `low` on that exceeds the target; low + n
+    if none does."""
+    while n > 0:
+        half = (n + 1) >> 1
+        low += half * (sums[low + half - 1] <= target)  # no branch that could be guessed wrongly
+        n -= half
+    return low
+
+
+@compiled
 def _search(sums: Floats64, coarse: Floats64, targets: Floats64) -> Ints:
     """For each target the first rank whose sum exceeds it; the last rank if none does."""
     ranks = np.empty(len(targets), np.int64)
     last = len(sums) - 1
     for j in range(len(targets)):
-        low = np.searchsorted(coarse, targets[j], side="right") * COARSE
-        high = min(low + COARSE, last)
-        low = min(low, last)
-        while low < high:
-            middle = (low + high) >> 1
-            if sums[middle] <= targets[j]:
-                low = middle + 1
-            else:
-                high = middle
-        ranks[j] = low
+        low = min(_first_above(coarse, targets[j], 0, len(coarse)) * COARSE, last)
+        ranks[j] = _first_above(sums, targets[j], low, min(COARSE, last - low))
     return ranks
 
 
@@ -214,7 +217,7 @@ def _find(b: Blocks, entry: int, key: float) -> int:
     low, n = 0, b.size[0] - 1
     while n > 0:
         half = (n + 1) >> 1
-        low += half * (b.bound[low + half - 1] > key)  # no branch: none is guessed wrongly
+        low += half * (b.bound[low + half - 1] > key)
         n -= half
     high = b.size[0] - 1 if b.bound[low] == key else low
     while low < high:  # among blocks that end with the same key
@@ -411,7 +414,7 @@ def _rank(b: Blocks, ends: Ints, ids: Ints) -> Ints:
 def _at(b: Blocks, ends: Ints, ranks: Ints) -> Ints:
     ids = np.empty(len(ranks), np.int64)
     for j in range(len(ranks)):
-        at = np.searchsorted(ends, ranks[j], side="right")
+        at = _first_above(ends, ranks[j], 0, len(ends))
         block = b.order[at]
         ids[j] = b.entries[block, ranks[j] - (ends[at] - b.counts[block])]
     return ids
