@@ -17,7 +17,7 @@ def training(slug: str, env: str, workers: int, epochs: int) -> Training:
             "replay.buffer_size": max(steps, 1_000_000),
             "agent.precision": "bfloat16",
         },
-        seeds=(0, 1),
+        seeds=(0,),
         label=f"{env}, {workers} workers",
         line=env,
         epoch_steps=steps // epochs,

@@ -17,6 +17,7 @@ SLIDE_OWN = {"replay.drop_achieved": 0.0}
 SLIDE_OTHERS = SLIDE_OWN | {"replay.other_goals": "step(0, 0.5, 0.02)"}  # after 25k of 1.3M
 BFLOAT16 = {"agent.precision": "bfloat16"}
 RELAY = {"relay": True}
+SLIDE_RELAY = RELAY | {"replay.buffer_size": 2_000_000}  # two stages: as many env steps as without
 
 
 def training(
@@ -56,7 +57,7 @@ EXPERIMENT = Experiment(
         training("pick-relay-short", PICK, "PickAndPlace: preset relay", {}, preset="relay"),
         Use("half_hour", "slide", label="Slide: default in float32", seeds=SEEDS),
         training("slide-bfloat16", SLIDE, "Slide: default (bfloat16)", {}, "slide"),
-        training("slide-relay", SLIDE, "Slide: and relay goals", RELAY, "slide-bfloat16"),
+        training("slide-relay", SLIDE, "Slide: and relay goals", SLIDE_RELAY, "slide-bfloat16"),
         training(
             "slide-own", SLIDE, "Slide: achieved goals not dropped", SLIDE_OWN, "slide-bfloat16"
         ),

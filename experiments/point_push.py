@@ -85,7 +85,11 @@ EXPERIMENT = Experiment(
         ),
         # What the paper's code does, and its text does not say (docs/replay.md).
         training("largest", "new pairs have the largest priority", {"priority.initial": "largest"}),
-        training("weights-twice", "importance weights count twice", {"priority.beta": TWICE}),
+        training(
+            "weights-twice",
+            "importance weights count twice, annealed over 100,000 updates",
+            {"priority.beta": TWICE},
+        ),
         training("code", "all of it, in one queue", CODE),
         # Is it still worth it where the rest is as good as it gets?
         training("late-uniform", "goals k t/T, uniformly", LATE | UNIFORM, "late"),

@@ -229,3 +229,23 @@ def test_a_figure_of_areas_has_what_has_enough_seeds(tmp_path: Path) -> None:
     draw(experiment, entries, [seeds(5), seeds(4)], path)
     assert path.stat().st_size > 1000
     assert tables.areas(experiment, seeds(3)) == pytest.approx([0.0, 0.025, 0.05])  # by hand
+
+
+def test_success_at_a_step_is_held_against_the_base() -> None:
+    entries = [Training(slug, "FetchPush-v4", label=slug) for slug in ("base", "later")]
+    experiment = Experiment(
+        "Steps",
+        "ours",
+        tuple(entries),
+        columns=("label", "gap_at"),
+        base="base",
+        at_steps=(100, 200),
+    )
+
+    def seeds(count: int, at_200: float) -> dict[int, Any]:
+        return {i: {"curve": [[100, 0.1, 0.0], [200, 0.2, at_200]]} for i in range(count)}
+
+    made = tables.table(experiment, entries, [seeds(5, 0.25), seeds(5, 0.75)])
+    assert "| later | +0.50 [+0.50, +0.50] |" in made
+    made = tables.table(experiment, entries, [seeds(5, 0.25), seeds(4, 0.75)])
+    assert "| later |  |" in made  # too few

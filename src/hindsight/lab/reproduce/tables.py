@@ -58,11 +58,13 @@ def table(
         cells = {name: COLUMNS[name][1](experiment, entry, rows) for name in columns}
         base, base_rows = by_slug.get(entry.base or experiment.base, (None, {}))
         if base_rows and entry is not base:
-            for name, compare in COMPARISONS.items():
+            for name, (measure, compare) in COMPARISONS.items():
                 if name in cells:
-                    cells[name] = compare(areas(experiment, rows), areas(experiment, base_rows))
-            if entry.base and base is not None and cells.get("gap"):
-                cells["gap"] += f" than *{base.label}*"
+                    cells[name] = compare(measure(experiment, rows), measure(experiment, base_rows))
+            if entry.base and base is not None:
+                for name in GAPS:
+                    if cells.get(name):
+                        cells[name] += f" than *{base.label}*"
         lines.append(list(cells.values()))
     keep = [
         i
@@ -213,18 +215,33 @@ def _against(areas: Sequence[float], base: Sequence[float]) -> str:
     return improvement_text(improvement_of_many(areas, base))
 
 
-def _gap(areas: Sequence[float], base: Sequence[float]) -> str:
-    """How much larger the area is than the base's: what cannot be told is no larger than this."""
-    found = difference(areas, base)
-    if found.seeds < FEW_SEEDS:
+def _gap(values: Sequence[float], base: Sequence[float]) -> str:
+    """How much larger the measure is than the base's: what cannot be told is no larger than
+    this."""
+    if min(len(values), len(base)) < FEW_SEEDS:
         return ""
+    found = difference(values, base)
     return f"{found.value:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
 
 
-COMPARISONS: dict[str, Callable[[Sequence[float], Sequence[float]], str]] = {
-    "against": _against,
-    "gap": _gap,
+def _at_last(experiment: Experiment, rows: Rows) -> list[float]:
+    """Success of each seed at the last of the steps that the experiment names."""
+    curves = [{point[0]: point[2] for point in row["curve"]} for row in rows.values()]
+    last = experiment.at_steps[-1]
+    return [curve[last] for curve in curves if last in curve]
+
+
+COMPARISONS: dict[
+    str,
+    tuple[
+        Callable[[Experiment, Rows], list[float]], Callable[[Sequence[float], Sequence[float]], str]
+    ],
+] = {
+    "against": (areas, _against),
+    "gap": (areas, _gap),
+    "gap_at": (_at_last, _gap),
 }
+GAPS = ("gap", "gap_at")
 
 
 def _from_to(name: str) -> Callable[[Experiment, Training, Rows], str]:
@@ -278,6 +295,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Experiment, Training, Rows], str]]] = {
     "area": ("area under the curve [95 %]", _area),
     "against": ("P(larger area than the base, or as said)", lambda experiment, entry, rows: ""),
     "gap": ("how much larger", lambda experiment, entry, rows: ""),
+    "gap_at": ("at the last of them, how much higher", lambda experiment, entry, rows: ""),
     "soon": ("seeds that reach 0.9, median step", _soon),
     "version": ("version", _version),
     "peer": ("another library", _peer),
