@@ -81,7 +81,8 @@ SLIDE_MRL: Changes = {
     "moved": ("but all episodes alike", MRL | {"replay.moved_share": 0.0}),
 }
 BASE: Changes = {"base": ("the base", {})}
-TRUNCATED: Changes = BASE | {
+TRUNCATED: Changes = {
+    "base": ("the base", {}),
     "drop": ("5 of 25 quantiles dropped, not 2", {"agent.drop_per_critic": 5}),
 }
 MILLION = {"steps": 1_000_000}
