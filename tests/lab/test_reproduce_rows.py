@@ -122,8 +122,8 @@ def test_all_tables_can_be_made() -> None:
 
 
 def test_cells_by_hand() -> None:
-    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 1 and 0.7 at epoch 2, counted from 0: a
-    mean of 0.50, and 0.60 that flatters."""
+    """Two seeds, finals 0.4 and 0.6, best 0.5 at epoch 1 and 0.7 at epoch 2, counted from 0: 0.60
+    flatters. Five seeds have a mean."""
     entry = Training(
         "a", "hindsight/BitFlip-v0", line="bits", column="ours", epoch_steps=100, home="x"
     )
@@ -138,8 +138,10 @@ def test_cells_by_hand() -> None:
     assert tables.table(experiment, [entry], [found]).splitlines() == [
         "| task | ours |",
         "|---|---|",
-        "| bits | 0.50 [0.40, 0.60]; best 0.60 in epoch 1, 2 (2 seeds) |",
+        "| bits | 0.40, 0.60; best 0.60 in epoch 1, 2 (2 seeds) |",
     ]
+    many = tables.table(experiment, [entry], [dict.fromkeys(range(5), found[0])])
+    assert "| bits | 0.40 [0.40, 0.40]; best 0.50 in epoch 1 (5 seeds) |" in many
 
 
 def test_rows_of_settings_that_changed_make_no_table(tmp_path: Path, row: dict[str, Any]) -> None:

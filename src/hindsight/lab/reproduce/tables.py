@@ -114,9 +114,10 @@ def _cell(experiment: Experiment, entry: Training, rows: Rows) -> str:
     """Success on fresh episodes, and the best over evaluations, because the paper shows that."""
     if not rows:
         return NOT_RUN
-    shown = f"{estimate([row['final']['success_rate'] for row in rows.values()])}"
+    shown = _few_or_many([row["final"]["success_rate"] for row in rows.values()])
     if experiment.cell == "score":
-        shown = f"{estimate([row['final']['score'] for row in rows.values()])}, success {shown}"
+        score = _few_or_many([row["final"]["score"] for row in rows.values()])
+        shown = f"{score}, success {shown}"
     best = [row["best"] for row in rows.values()]
     flattering = f"{np.mean([b['success_rate'] for b in best]):.2f}"
     if entry.epoch_steps:
@@ -126,6 +127,13 @@ def _cell(experiment: Experiment, entry: Training, rows: Rows) -> str:
     stopped = sorted({row["stopped_at"] for row in rows.values() if "stopped_at" in row})
     steps = f"; stopped at {stopped[0]:,} steps" if stopped else ""
     return f"{shown}; best {flattering} ({seeds}{steps})"
+
+
+def _few_or_many(values: Sequence[float]) -> str:
+    """The values of few seeds; of enough, their interquartile mean with its interval."""
+    if len(values) < FEW_SEEDS:
+        return ", ".join(f"{value:.2f}" for value in values)
+    return str(estimate(values))
 
 
 def _note(experiment: Experiment) -> str:
