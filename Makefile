@@ -20,8 +20,9 @@ demo: setup
 test: setup others lint browser
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
+# They learn, so their programs are those of users, not the ones that tests make sooner.
 test-slow: integrations
-	$(BIN)/pytest -m slow
+	XLA_FLAGS= $(BIN)/pytest -m slow
 
 # With the libraries that are heavy to install; `make test` skips what needs them.
 test-integrations: integrations

@@ -24,6 +24,7 @@ os.environ.setdefault("MUJOCO_GL", "glfw" if os.environ.get("DISPLAY") else "egl
 
 
 # An older way of XLA to make programs: it takes half of the time, and what it makes a tenth more.
+# `make test-slow` does without.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 QUICK = ("agents", "lab")
