@@ -83,6 +83,7 @@ SLIDE_MRL: Changes = {
 BASE: Changes = {"base": ("the base", {})}
 TRUNCATED: Changes = {
     "base": ("the base", {}),
+    "keep": ("no quantile dropped, not 2 of 25", {"agent.drop_per_critic": 0}),
     "drop": ("5 of 25 quantiles dropped, not 2", {"agent.drop_per_critic": 5}),
 }
 MILLION = {"steps": 1_000_000}
